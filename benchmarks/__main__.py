@@ -33,7 +33,7 @@ BENCHMARKS = {
     "overhead": "benchmarks.speed.overhead",
     "checkpoint_stall": "benchmarks.speed.checkpoint_stall",
     "preparing": "benchmarks.speed.preparing",
-    "beside_a_neighbour": "benchmarks.speed.neighbour",
+    "busy_neighbour": "benchmarks.speed.neighbour",
     "commands": "benchmarks.speed.commands",
     "async_rounds": "benchmarks.speed.async_rounds",
     "histories": "benchmarks.speed.episodes",

@@ -100,11 +100,11 @@ def main() -> None:
 
 def ending(error: BaseException) -> tuple[int, str]:
     """Return the exit status for `error` and the line to print; "" if the error was reported before."""
-    asked = interrupt.asked()
-    if asked is None and (isinstance(error, KeyboardInterrupt) or getattr(error, "code", 0) == INTERRUPTED):
-        asked = signal.SIGINT  # another handler was installed
-    if asked is not None:  # whatever was raised over it
-        return interrupt.status(asked), f"\n{interrupt.WORDS[asked]}"
+    signal_number = interrupt.received_signal()
+    if signal_number is None and (isinstance(error, KeyboardInterrupt) or getattr(error, "code", 0) == INTERRUPTED):
+        signal_number = signal.SIGINT  # another handler was installed
+    if signal_number is not None:  # whatever was raised over it
+        return interrupt.status(signal_number), f"\n{interrupt.WORDS[signal_number]}"
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None), ""
     if not isinstance(error, UserError) and (out_of_space(error) or is_full(state_folder())):

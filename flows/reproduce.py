@@ -56,7 +56,7 @@ def retrained(
             shutil.rmtree(apart, ignore_errors=True)
             for shape, precision in precisions.items():
                 fix_precision(precision_folder(apart), shape, precision)
-            with store.apart(apart):
+            with store.separate_store(apart):
                 root = Path.cwd()
                 code = code_version(root)
                 facts = {tags.RECIPE: recipe.name, tags.GIT_COMMIT: code.name, tags.SEED: str(recipe.seed)}

@@ -4,7 +4,7 @@ import os
 
 # Idle OpenMP threads spin before they sleep, by default for so long that on a machine with other work on it they take
 # the very cores that the work waits for: with one busy process a step of a small model took up to 17 times as long.
-# A short spin costs a quiet machine little (python -m benchmarks --only beside_a_neighbour). libgomp reads this when
+# A short spin costs a quiet machine little (python -m benchmarks --only busy_neighbour). libgomp reads this when
 # torch is loaded, so it must be set before that; a spin or a wait policy that the user has set is kept.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")

@@ -1,1 +1,1 @@
-"""The tests, and what they share in `tests.support`."""
+"""Tests of the project. `tests.support` contains the code that they share."""

@@ -1,4 +1,4 @@
-"""What every test can use: a quiet environment, tiers of tests, and the real data sets, where they are at hand."""
+"""Setup of all tests: a quiet environment, tiers of tests, and the real data sets if they are available."""
 
 import gc
 import os
@@ -18,8 +18,8 @@ from xdist.scheduler import LoadScopeScheduling
 import models  # noqa: F401 - sets how OpenMP's threads wait, before anything loads torch
 from tests.support.rotation import rotate, turn
 
-STATE = tempfile.TemporaryDirectory(prefix="rewardflow-tests-")  # of this process; flows write into it when imported
-gc.disable()  # while tests are imported; see pytest_collection_finish
+STATE = tempfile.TemporaryDirectory(prefix="rewardflow-tests-")  # one per process; flows write into it when imported
+gc.disable()  # off while tests are imported; see pytest_collection_finish
 os.environ.update(
     {
         "REWARDFLOW_HOME": STATE.name,
@@ -32,12 +32,12 @@ os.environ.update(
         "DVC_NO_ANALYTICS": "1",
         "GX_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
-        "OMP_NUM_THREADS": "1",  # models this small only lose by threads, and lose much beside other work
+        "OMP_NUM_THREADS": "1",  # threads slow such small models down, most of all when other work runs
     }
 )
 
 pytest_plugins = ["tests.support.fault_table"]
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background jobs of a shell
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores it in background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 """Signal handlers at the start of this process."""
@@ -46,14 +46,14 @@ CORE = ("models/base", "models/datasets", "models/evaluation", "models/learner",
         "models/parts/advantage", "models/parts/objective", "models/parts/reference", "models/parts/rewards",
         "models/parts/select", "models/recipes", "models/reward_models/critic", "models/text", "models/training",
         "tasks/test_collapsed", "tasks/test_description", "flows/test_command_line")  # fmt: skip
-"""Tests that `make quick` runs, but for those that are marked slow or thorough."""
+"""Tests that `make quick` runs, except those marked slow or thorough."""
 SHARED = re.compile(r"\b(servers|project|first|again|locked): (Pair|Project|Ran|Unchanged|dict)")
-"""Arguments of tests that share the session's servers and project (tests/flows/conftest.py)."""
+"""Pattern of the arguments of tests that share the session's servers and project (tests/flows/conftest.py)."""
 
 
 @pytest.fixture(autouse=True)
 def first_handlers() -> None:
-    """Restore the signal handlers that a command in this process replaced; these would end the tests at a signal."""
+    """Restore the signal handlers that a command in this process replaced: its handlers would end the tests."""
     for number, handler in HANDLERS.items():
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)
@@ -72,12 +72,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any test is imported. A GPU that there is stays out of sight of tests that do not ask for it."""
+    """Choose the device before any test is imported. With `--device cpu`, hide all GPUs from the tests."""
     kind = config.getoption("--device")
     if kind == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         return
-    from tests.support import device_here  # it loads torch, for which the variables above must be set
+    from tests.support import device_here  # it loads torch, so the variables above must be set first
 
     device_here.choose(kind, ROOT / ".pytest_cache" / "standin")
 
@@ -90,9 +90,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the core and what is not this turn's, order the tests, take the slice that was asked for.
+    """Mark the core and the tests of other turns, order the tests, and select the slice of `--slice`.
 
-    In one process the fast tests come first. In several, what takes longest comes first, so that all end together.
+    In one process, the fast tests come first. In several, the longest groups come first, so that all end together.
     """
     rotate(items, turn(ROOT))
     if config.getoption("--device") != "cpu":
@@ -112,26 +112,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what is loaded by now out of garbage collections: an engine that closes collects, and walked all of it."""
+    """Exclude the existing objects from garbage collections: each engine that closes starts a full one."""
     gc.freeze()
     gc.enable()
 
 
 @dataclass
 class Spared:
-    """When garbage collections were last spared what there is."""
+    """State at the last freeze, which excludes the existing objects from garbage collections."""
 
     file: str = ""
-    """Whose tests run."""
+    """Test file whose tests run."""
     modules: int = 0
-    """Loaded by then."""
+    """Number of modules that were loaded."""
 
 
 SPARED = Spared()
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Do so again before a file of tests where much was loaded since, or where vLLM, which frees the frozen, closed."""
+    """Freeze again before a test file if over 100 modules were loaded since, or if vLLM has unfrozen the objects."""
     file = nodeid.partition("::")[0]
     if file == SPARED.file:
         return
@@ -143,7 +143,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 class InGroups(LoadScopeScheduling):
-    """Hands out groups of tests, whole, in their order. (pytest-xdist's own groups are not seen by pytest 9.2.)"""
+    """Scheduler that gives each process whole groups of tests. (pytest 9.2 does not see pytest-xdist's own groups.)"""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
@@ -154,7 +154,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InGroups:
 
 
 def group_of(nodeid: str) -> str:
-    """What must stay in one process with others: tests of the session's servers, of vLLM, else those of a file."""
+    """Return the group of a test, which one process runs: tests of the session's servers, of vLLM, or of one file."""
     file = nodeid.partition("::")[0]
     if _shares_servers(ROOT / file):
         return "flows"
@@ -167,23 +167,23 @@ def _shares_servers(file: Path) -> bool:
 
 
 def is_covered(item: pytest.Item) -> bool:
-    """Whether a test runs on a device other than the processor: vLLM's have a device of their own."""
+    """Return whether a test runs with `--device` other than cpu. Tests of vLLM do not: vLLM chooses its own device."""
     return item.path.is_relative_to(ROOT / "tests" / "models") and "vllm" not in item.nodeid
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Whether a test takes seconds."""
+    """Return whether a test is marked slow or thorough."""
     return any(item.get_closest_marker(name) is not None for name in ("slow", "thorough"))
 
 
 def rank(item: pytest.Item) -> int:
-    """The order in which groups are handed to several processes."""
+    """Return the rank of a test: groups are given to several processes in this order."""
     return {"flows": 0, "vllm": 1}.get(group_of(item.nodeid), 2 if is_slow(item) else 3)
 
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLflow database without a run: making its tables takes seconds, copying it none."""
+    """Return an MLflow database without runs. Tests copy it, because creating its tables takes seconds."""
     from tasks.tracking import store
 
     home = tmp_path_factory.mktemp("empty")
@@ -196,7 +196,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def new_store(empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
-    """Makes a folder a state folder with an embedded store without a run, and goes on with that store."""
+    """Return a function that gives a folder an embedded store without runs, and configures this store."""
     from tasks.tracking import store
 
     def make(folder: Path) -> Path:
@@ -211,7 +211,7 @@ def new_store(empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Folder with the real GSM8K, HH-RLHF and HumanEval files; the test is skipped where there is none."""
+    """Return the folder with the real GSM8K, HH-RLHF and HumanEval files. Skip the test if there is none."""
     folder = Path(os.environ.get("REWARDFLOW_TEST_DATA", ROOT / "../shared/data"))
     if not (folder / "gsm8k_train.jsonl").is_file():
         pytest.skip(f"no real data sets in {folder} (set REWARDFLOW_TEST_DATA to their folder)")

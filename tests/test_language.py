@@ -53,6 +53,14 @@ def test_code_blocks_of_markdown_are_left_out(language: ModuleType) -> None:
     ]
 
 
+def test_only_the_comments_of_a_recipe_are_read(language: ModuleType) -> None:
+    text = "# A calculator lies in a shop.\nprompt: who told it\nrounds: 3  # goes on\n"
+    assert list(language.of_comments("words in recipes", "a.yaml", text)) == [
+        ("words in recipes", "a.yaml:1 lies in"),
+        ("words in recipes", "a.yaml:3 goes on"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("subject", "is_poor"),
     [

@@ -1,4 +1,4 @@
-"""Every case of a rotating test has its turn; `make test` leaves the others out by their marker."""
+"""Rotation of tests: every case has its turn, and `make test` leaves the others out by their marker."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def test_a_case_that_is_not_thorough_is_of_this_turn(case: int, request: pytest.
 
 
 class Case:
-    """What `rotate` reads and marks of a test's case."""
+    """The part of a test's case that `rotate` reads and marks."""
 
     def __init__(self, number: int) -> None:
         self.nodeid = f"test_file.py::test_name[{number}]"
@@ -64,7 +64,7 @@ def test_first_cases_are_not_all_of_one_turn() -> None:
 
 
 class Together(Case):
-    """A test that shares something with others."""
+    """A test that has its turn together with others."""
 
     def __init__(self, name: str) -> None:
         super().__init__(0)

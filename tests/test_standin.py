@@ -1,7 +1,7 @@
-"""The tests of the learning core, once more with every model on the stand-in for a GPU.
+"""The tests of the learning core, run again with every model on the stand-in for a GPU.
 
-What stands on the wrong device, or suits a processor alone, fails here and not on the machine of whoever has a GPU. All
-of a folder's tests run, those that take turns too: a turn that nobody had tried would fail with a later commit.
+Code that uses the wrong device, or works on a processor only, fails here and not later on a machine with a GPU. All
+tests of a folder run, including rotating ones: a failure in a later turn would be blamed on a later commit.
 """
 
 import os
@@ -20,7 +20,7 @@ WITHOUT_MODELS = {"answers", "datasets", "parts/labels", "parts/shared", "recipe
 FOLDERS = {place.parent.relative_to(TESTS) for place in TESTS.rglob("test_*.py")}
 OUTERMOST = {folder for folder in FOLDERS if not FOLDERS & set(folder.parents)}
 PLACES = sorted({str(folder) for folder in OUTERMOST} - WITHOUT_MODELS)
-"""Folders with tests, without those inside another one of them."""
+"""Folders with tests, except those inside another folder with tests."""
 
 
 @pytest.mark.thorough
@@ -29,7 +29,7 @@ PLACES = sorted({str(folder) for folder in OUTERMOST} - WITHOUT_MODELS)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_right_on_a_processor_is_right_on_another_device(place: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])  # where ninja may be
+    path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])  # ninja may be in the first folder
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--device", "standin", "-n", "0", "-q", "-p", "no:cacheprovider",
          str(TESTS / place)],

@@ -22,9 +22,9 @@ from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.policies.build import load_causal_model
 from models.policies.update_sparsity import COARSEST_STEP, changed_weights
 from models.training.read_demonstrations import demonstrations
@@ -144,7 +144,7 @@ class Noisy(Reward):
     name = "exact_answer"
     spread: float
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return truth plus noise, [completions]."""
         seeds = [sha256(f"{rollout.problem.id} {rollout.completion}".encode()).digest()[:7] for rollout in rollouts]
         chances = [torch.Generator().manual_seed(int.from_bytes(seed, "big")) for seed in seeds]

@@ -26,10 +26,10 @@ from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout, written_sequences
 from models.method.truncation import worst_where_cut
-from models.method.world import World
 from models.policies.weights import merged_weights
 from models.reward_models.annotators import GroupSettings, grouped_pairs
 from models.reward_models.ensemble import Ensemble, levels_of
@@ -66,10 +66,10 @@ class WorstGroupReward(Reward):
     models: tuple[PreTrainedModel, ...]
     ensemble: Ensemble
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Compute the scores, [completions]."""
         made = written_sequences(rollouts)
-        alike = Sequences(made.prompts, world.codec.ended_alike(made.completions))
+        alike = Sequences(made.prompts, resources.codec.ended_alike(made.completions))
         scores = torch.stack([score_all(model, alike) for model in self.models])
         return worst_where_cut(self.ensemble.read(scores), rollouts)
 

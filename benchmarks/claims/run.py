@@ -80,7 +80,7 @@ def verdict(low: float, high: float, line: float, larger: bool) -> Verdict:
     return "inconclusive"
 
 
-def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], None]) -> ClaimResult:
+def measure_claim(trial: Trial, toy: Toy, seeds: int, report: Callable[[str], None]) -> ClaimResult:
     """Measure a claim's effect once a seed."""
     began = time.perf_counter()
     effects: list[float] = []
@@ -90,13 +90,13 @@ def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], No
         effects.append(effect)
         for name, value in numbers.items():
             values.setdefault(name, []).append(value)
-        behind = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
-        tell(f"{trial.name}: seed {seed + 1} of {seeds}, {trial.measures} {effect:+.4g} ({behind})")
+        details = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+        report(f"{trial.name}: seed {seed + 1} of {seeds}, {trial.measures} {effect:+.4g} ({details})")
     low, high = interval(effects)
     return ClaimResult(
         trial.name, trial.paper, trial.claim, trial.measures, statistics.fmean(effects), low, high, trial.line,
         trial.larger, verdict(low, high, trial.line, trial.larger), tuple(effects),
-        {name: statistics.fmean(each) for name, each in values.items()}, time.perf_counter() - began,
+        {name: statistics.fmean(measured) for name, measured in values.items()}, time.perf_counter() - began,
     )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def guide_rows(findings: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def held(file: Path) -> list[dict[str, Any]]:
+def read_findings(file: Path) -> list[dict[str, Any]]:
     """Return the findings in a file; none if the file does not exist."""
     findings: list[dict[str, Any]] = json.loads(file.read_text())["findings"] if file.is_file() else []
     return findings
@@ -143,7 +143,7 @@ def record(file: Path, finding: ClaimResult, machine: Mapping[str, Any]) -> None
         finding: the new one.
         machine: what it was measured on.
     """
-    by_name = {record["name"]: record for record in held(file)} | {finding.name: asdict(finding)}
+    by_name = {record["name"]: record for record in read_findings(file)} | {finding.name: asdict(finding)}
     findings = [by_name[trial.name] for trial in TRIALS if trial.name in by_name]
     write_file(file, json.dumps({"machine": machine, "findings": findings}, indent=1) + "\n")
 
@@ -157,7 +157,7 @@ def main() -> int:
     parser.add_argument("--guide", action="store_true", help="run nothing; print the file's findings as in the guide")
     options = parser.parse_args()
     if options.guide:
-        print(guide_rows(held(options.out)))
+        print(guide_rows(read_findings(options.out)))
         return 0
     if options.seeds < 2:
         parser.error("--seeds must be 2 or more: one run has no spread")
@@ -169,7 +169,7 @@ def main() -> int:
         for trial in TRIALS:
             if options.only and trial.name not in options.only:
                 continue
-            findings.append(put_to_the_test(trial, toy, options.seeds, lambda line: print(line, file=sys.stderr)))
+            findings.append(measure_claim(trial, toy, options.seeds, lambda line: print(line, file=sys.stderr)))
             record(options.out, findings[-1], machine)
     print(table(findings))
     print(f"\n{sum(finding.seconds for finding in findings) / 60:.1f} minutes; {options.out}")

@@ -33,20 +33,20 @@ ROUNDS = 20
 def repetition(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
     """Measure the difference of the share of repeated steps after training on raw values of steps and on values with
     Clip and Delta, by one process reward model for both."""
-    reached: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     with TemporaryDirectory() as place:
         recipe = recipe_of(SHAPED, seed, ROUNDS)
         fitted = fit_to_steps(toy, recipe, label(toy, recipe), Path(place) / "reward_model")
         for name, arm in (("raw", RAW), ("clip and delta", SHAPED)):
             records = answers(toy, train(toy, arm, seed, ROUNDS, fitted), 8)
-            said = [steps_of(sample.text) for record in records for sample in record.samples]
-            reached |= {
-                f"{name}, repeated": statistics.fmean(map(repeated, said)),
-                f"{name}, steps": statistics.fmean(map(len, said)),
+            completions = [steps_of(sample.text) for record in records for sample in record.samples]
+            numbers |= {
+                f"{name}, repeated": statistics.fmean(map(repeated, completions)),
+                f"{name}, steps": statistics.fmean(map(len, completions)),
                 f"{name}, right": statistics.fmean(s.correct for record in records for s in record.samples),
                 f"{name}, cut": statistics.fmean(not s.finished for record in records for s in record.samples),
             }
-    return reached["raw, repeated"] - reached["clip and delta, repeated"], reached
+    return numbers["raw, repeated"] - numbers["clip and delta, repeated"], numbers
 
 
 def steps_of(text: str) -> list[str]:
@@ -74,26 +74,28 @@ for fifty held-out problems; the others have no label and do not count."""
 def better_labels(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
     """Measure how much better the first wrong step of held-out solutions is found by a process reward model fitted to
     consensus labels than by one fitted to hard Monte-Carlo labels of the same solutions, in as many updates."""
-    judged = label(toy, recipe_of(TRUE, seed, 1), "validation")
-    truth = [each.labels for each in judged]
-    reached: dict[str, float] = {}
+    held_out = label(toy, recipe_of(TRUE, seed, 1), "validation")
+    true_labels = [solution.labels for solution in held_out]
+    numbers: dict[str, float] = {}
     for name, arm in (("consensus", CONSENSUS), ("Monte Carlo", MONTE_CARLO)):
         recipe = recipe_of(arm, seed, 1)
         solutions = label(toy, recipe)
-        said = values_of(toy, recipe, solutions, judged)
-        reached |= {
-            name: first_errors(said, truth).f1,
-            f"{name}, order of steps": step_accuracy(said, truth),
-            f"{name}, steps with a label": float(sum(int(known_labels(each).sum()) for each in solutions)),
+        values = values_of(toy, recipe, solutions, held_out)
+        numbers |= {
+            name: first_errors(values, true_labels).f1,
+            f"{name}, order of steps": step_accuracy(values, true_labels),
+            f"{name}, steps with a label": float(sum(int(known_labels(solution).sum()) for solution in solutions)),
         }
-    return reached["consensus"] - reached["Monte Carlo"], reached
+    return numbers["consensus"] - numbers["Monte Carlo"], numbers
 
 
-def values_of(toy: Toy, recipe: Recipe, solutions: Sequence[Solution], judged: Sequence[Solution]) -> list[list[float]]:
-    """Compute values of the steps of `judged` by a process reward model fitted to `solutions`, [judged] of [steps]."""
+def values_of(
+    toy: Toy, recipe: Recipe, solutions: Sequence[Solution], held_out: Sequence[Solution]
+) -> list[list[float]]:
+    """Compute values of `held_out`'s steps by a process reward model fitted to `solutions`, [held_out] of [steps]."""
     with TemporaryDirectory() as place:
         fitted = fit_to_steps(toy, recipe, solutions, Path(place) / "reward_model")
         scorer = open_reward_model(toy, recipe, fitted)
     assert isinstance(scorer, StepScorer)
-    _, values = scorer.steps(sequences_of_solutions(judged))
+    _, values = scorer.steps(sequences_of_solutions(held_out))
     return [row.tolist() for row in values]

@@ -39,19 +39,19 @@ def held_out(recipe: Any, engine: Engine | None, codec: Codec, problems: Sequenc
         problems: held out, with encoded prompts.
     """
     assert engine is not None, "a recipe whose curve is drawn draws its completions"
-    asked = recipe.evaluation
+    settings = recipe.evaluation
     sampling = Sampling(
-        max_tokens=asked.max_tokens or recipe.rollouts.max_tokens,
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        samples=asked.samples,
+        max_tokens=settings.max_tokens or recipe.rollouts.max_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        samples=settings.samples,
     )
     grade = recipe.verifier.grade if recipe.verifier is not None and recipe.verifier.grades else None
-    records = evaluate(engine, codec, problems, sampling, asked.seed, None, verify=rule_of(recipe), grade=grade)
+    records = evaluate(engine, codec, problems, sampling, settings.seed, None, verify=rule_of(recipe), grade=grade)
     names = ("sampled_accuracy", "greedy_accuracy", "tokens", "loose_accuracy", "finished_share")
     sampled, greedy, tokens, loose, finished = (float(prompt_values(records, name).mean()) for name in names)
     in_part = None if math.isnan(loose) else loose
-    return HeldOutResults(sampled, greedy, tokens, len(problems), asked.samples, in_part, finished)
+    return HeldOutResults(sampled, greedy, tokens, len(problems), settings.samples, in_part, finished)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from transformers.utils import logging
 
 from benchmarks.claims.pair_reward_model import fit_to_pairs
 from benchmarks.curves.held_out import held_out, measuring_engine, rule_of
-from benchmarks.curves.records import EVERY, Curve, CurveRound, HeldOutResults, beside, read, table
+from benchmarks.curves.records import EVERY, Curve, CurveRound, HeldOutResults, compare_curves, read, table
 from benchmarks.shared.base_starts import start_of_base
 from benchmarks.shared.given_base import base_folder
 from benchmarks.shared.machine import describe
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{curve.machine.get('gpu', curve.machine['cpu'])}, {curve.precision or 'no policy yet'}\n{table(curve)}")
     if (other := other_file(options.device, file, recipe.name)) is not None:
         try:
-            print(f"\ncompared with {other}\n{beside(curve, read(other))}")
+            print(f"\ncompared with {other}\n{compare_curves(curve, read(other))}")
         except ValueError as error:
             print(f"\n{other} holds no curve ({str(error).splitlines()[0]})")
     ends_at = f", {curve.before.sampled:.1%} to {curve.after.sampled:.1%}" if curve.before and curve.after else ""
@@ -107,8 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _place(kept: Path | None) -> Iterator[Path]:
     """Yield the folder of intermediate files: one that is kept, else one that is removed at the end."""
     if kept is None:
-        with tempfile.TemporaryDirectory() as made:
-            yield Path(made)
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Path(temporary)
     else:
         kept.mkdir(parents=True, exist_ok=True)
         yield kept
@@ -155,28 +155,28 @@ def train(
     clock.ended("data")
     with tempfile.TemporaryDirectory(dir=work.folder) as own:
         start = _start(recipe, work, curve, clock, Path(own), base)
-        rewarded = None
+        reward_model = None
         if any(reward.needs_reward_model for reward in recipe.rewards):
-            rewarded = Path(own) / "reward_model"
+            reward_model = Path(own) / "reward_model"
             codec, longest = codec_of(recipe, start), recipe.policy.size.positions
-            pairs, judged = (read_pairs(data, codec, split, longest)[0] for split in ("train", "validation"))
+            pairs, held_out_pairs = (read_pairs(data, codec, split, longest)[0] for split in ("train", "validation"))
             curve.pair_accuracy = fit_to_pairs(
-                start, recipe, pairs, rewarded, judged, lambda model: work.autocast(recipe, model)
+                start, recipe, pairs, reward_model, held_out_pairs, lambda model: work.autocast(recipe, model)
             )
             clock.ended("reward_model")
-        watching = [] if recipe.verifier is None else [RightShare(rule_of(recipe))]
-        rewards = [*recipe.rewards, *watching]
+        monitors = [] if recipe.verifier is None else [RightShare(rule_of(recipe))]
+        rewards = [*recipe.rewards, *monitors]
         with open_loop(
-            work, recipe, start, rewards, reward_model=rewarded, folder=Path(own), alarm=recipe.alarm
+            work, recipe, start, rewards, reward_model=reward_model, folder=Path(own), alarm=recipe.alarm
         ) as loop:
             curve.precision = str(loop.learner.autocast or torch.float32).removeprefix("torch.")
             problems = read_problems(data, loop.codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
             clock.ended("opening")
-            curve.before = _printed("before", held_out(recipe, loop.world.engine, loop.codec, problems))
+            curve.before = _print_results("before", held_out(recipe, loop.resources.engine, loop.codec, problems))
             clock.ended("evaluation")
             _run(loop, curve, file, ends)
             clock.ended("rounds")
-            curve.after = _printed("after", held_out(recipe, loop.world.engine, loop.codec, problems))
+            curve.after = _print_results("after", held_out(recipe, loop.resources.engine, loop.codec, problems))
             clock.ended("evaluation")
 
 
@@ -193,17 +193,17 @@ def _start(recipe: Any, work: Work, curve: Curve, clock: _Stages, own: Path, fil
     codec = codec_of(recipe, base)
     problems = read_problems(work.data, codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
     with measuring_engine(work, recipe, base, codec) as engine:
-        curve.base = _printed("base", held_out(recipe, engine, codec, problems))
+        curve.base = _print_results("base", held_out(recipe, engine, codec, problems))
     clock.ended("evaluation")
     start, curve.warm_start_loss = start_of_base(work, recipe, base, own / "start")
     clock.ended("warm_start")
     return start
 
 
-def _printed(name: str, measured: HeldOutResults) -> HeldOutResults:
+def _print_results(name: str, results: HeldOutResults) -> HeldOutResults:
     """Print a measurement and return it."""
-    print(f"held out {name}: {measured}", file=sys.stderr, flush=True)
-    return measured
+    print(f"held out {name}: {results}", file=sys.stderr, flush=True)
+    return results
 
 
 def _run(loop: OpenTraining, curve: Curve, file: Path, ends: float) -> None:
@@ -211,11 +211,11 @@ def _run(loop: OpenTraining, curve: Curve, file: Path, ends: float) -> None:
     total, every = loop.training.schedule.rounds, 1 if loop.training.policy.base is not None else EVERY
 
     def watch(number: int, metrics: dict[str, float]) -> None:
-        curve.rounds.append(made := CurveRound.of(number, metrics))
+        curve.rounds.append(curve_round := CurveRound.of(number, metrics))
         if number % every == 0 or number == 1:
             curve.write(file)
-            said = f"round {number} of {total}: reward {made.reward:.3f}, {made.accuracy:.1%} right"
-            print(f"{said}, {made.seconds['round']:.2f} s", file=sys.stderr, flush=True)
+            line = f"round {number} of {total}: reward {curve_round.reward:.3f}, {curve_round.accuracy:.1%} right"
+            print(f"{line}, {curve_round.seconds['round']:.2f} s", file=sys.stderr, flush=True)
 
     def proceed() -> None:
         if curve.rounds and time.perf_counter() >= ends:
@@ -225,9 +225,9 @@ def _run(loop: OpenTraining, curve: Curve, file: Path, ends: float) -> None:
         collapse = loop.run(Watchers(metrics=watch, proceed=proceed))
         if collapse is not None and collapse.kept is not None:
             curve.stopped = str(collapse)
-            assert loop.world.engine is not None, "a recipe whose curve is drawn draws its completions"
+            assert loop.resources.engine is not None, "a recipe whose curve is drawn draws its completions"
             # The engine still has the weights that collapsed.
-            loop.world.engine.load(merged_weights(loop.learner.policy), collapse.kept)
+            loop.resources.engine.load(merged_weights(loop.learner.policy), collapse.kept)
     except OutOfMinutes:
         curve.stopped = f"the minutes ended after round {len(curve.rounds)} of {total}"
 
@@ -261,23 +261,24 @@ def other_file(device: str, file: Path, recipe: str = RECIPE) -> Path | None:
 
 def parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
-    made = argparse.ArgumentParser(prog="python -m benchmarks.curves.main_curve", description=__doc__,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    made.add_argument("--device", choices=DEVICES, required=True)
-    made.add_argument(
+    command = argparse.ArgumentParser(prog="python -m benchmarks.curves.main_curve", description=__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    command.add_argument("--device", choices=DEVICES, required=True)
+    command.add_argument(
         "--recipe", default=RECIPE, help=f"what is trained, such as real/smollm2_gsm8k (default {RECIPE})"
     )
-    made.add_argument("--base", nargs="+", type=Path, default=[], metavar="FILE",
-                      help="wheel or GGUF file of its base, or the parts of one (default: as installed)")  # fmt: skip
-    made.add_argument("--precision", choices=("auto", "float32", "bfloat16"), help="instead of the recipe's")
-    made.add_argument("--seed", type=int, default=0, help="of warm start and rounds (default 0)")
-    made.add_argument("--rounds", type=int, help="instead of the recipe's")
-    made.add_argument("--minutes", type=not_negative, help="no round begins after; then it is measured")
-    made.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="more of the recipe that is changed")
-    made.add_argument("--work", type=Path, help="folder that keeps data and converted base (default: none is kept)")
-    made.add_argument("--out", type=Path, help="JSON file (default benchmarks/results/main_curve_DEVICE.json, of other "
-                                               "recipes real_curve_RECIPE_DEVICE.json)")  # fmt: skip
-    return made
+    command.add_argument("--base", nargs="+", type=Path, default=[], metavar="FILE",
+                         help="wheel or GGUF file of its base, or the parts of one "
+                              "(default: as installed)")  # fmt: skip
+    command.add_argument("--precision", choices=("auto", "float32", "bfloat16"), help="instead of the recipe's")
+    command.add_argument("--seed", type=int, default=0, help="of warm start and rounds (default 0)")
+    command.add_argument("--rounds", type=int, help="instead of the recipe's")
+    command.add_argument("--minutes", type=not_negative, help="no round begins after; then it is measured")
+    command.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="more of the recipe that is changed")
+    command.add_argument("--work", type=Path, help="folder that keeps data and converted base (default: none is kept)")
+    command.add_argument("--out", type=Path, help="JSON file (default benchmarks/results/main_curve_DEVICE.json, of "
+                                                  "other recipes real_curve_RECIPE_DEVICE.json)")  # fmt: skip
+    return command
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def table(curve: Curve) -> str:
     return "\n".join(lines + ([curve.stopped] if curve.stopped else []))
 
 
-def beside(curve: Curve, other: Curve) -> str:
+def compare_curves(curve: Curve, other: Curve) -> str:
     """Format both curves in means over the same rounds, and the largest gap between them."""
     mine, others = windows(curve.rounds), windows(other.rounds)
     both = [label for label in mine if label in others]

@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception as error:  # unattended: a cell that fails leaves the others
             new = [unmeasured(name, "", reason_of(error))]
         rows += new
-        _say(f"{name}\n{table(new)}\n", began)
+        _print_progress(f"{name}\n{table(new)}\n", began)
         # After every cell, so that an interrupted run leaves what it had.
         write(options.out, "gpu", machine, rows, settings)
     print(table(rows), flush=True)
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
         if name in chosen:
             began = time.perf_counter()
             rows = with_profile(rows, size, batch, whole)
-            _say(f"{name}, profile", began)
+            _print_progress(f"{name}, profile", began)
             write(options.out, "gpu", machine, rows, settings)
     print("\n".join(line for row in rows for line in lines_of(row)))
     print(f"{machine.get('gpu', machine['cpu'])}, measured bf16 peak {peak / 1e12:.1f} TFLOP/s; {options.out}")
@@ -114,18 +114,18 @@ def steps(tiny: bool) -> Steps:
     """Return the measurements by name, in their order: for the large size the other batches and the engine last."""
     every = cells(tiny)
     (small, batch), (large, _) = every["0.6B-4k"], every["1.7B-4k"]
-    made: dict[str, Callable[[Terms, float], list[Row]]] = {}
-    for name, (size, of) in every.items():
+    measurements: dict[str, Callable[[Terms, float], list[Row]]] = {}
+    for name, (size, shape) in every.items():
         if name == "1.7B-4k":
-            made |= published_cells(tiny)
-            made["compile"] = lambda terms, _: compile_cell(small, every["0.6B-16k"][1], terms)
-            made["determinism"] = lambda terms, _: determinism_cell(small, batch, terms)
-        made[name] = partial(cell, size, of)
-    last = [name for name, (size, of) in every.items() if size is large and of.name not in ("4k", "16k")]
-    made["0.6B-engine"] = lambda terms, _: engine_cell(small, batch, terms)
-    made |= {name: made.pop(name) for name in last}
-    made["1.7B-engine"] = lambda terms, _: engine_cell(large, batch, terms)
-    return made
+            measurements |= published_cells(tiny)
+            measurements["compile"] = lambda terms, _: compile_cell(small, every["0.6B-16k"][1], terms)
+            measurements["determinism"] = lambda terms, _: determinism_cell(small, batch, terms)
+        measurements[name] = partial(cell, size, shape)
+    last = [name for name, (size, shape) in every.items() if size is large and shape.name not in ("4k", "16k")]
+    measurements["0.6B-engine"] = lambda terms, _: engine_cell(small, batch, terms)
+    measurements |= {name: measurements.pop(name) for name in last}
+    measurements["1.7B-engine"] = lambda terms, _: engine_cell(large, batch, terms)
+    return measurements
 
 
 def by_need(every: Cells, rows: list[Row]) -> Cells:
@@ -138,20 +138,20 @@ def by_need(every: Cells, rows: list[Row]) -> Cells:
     return {name: every[name] for name in sorted(every, key=lambda name: not misses(name))}
 
 
-def _say(what: str, began: float) -> None:
+def _print_progress(what: str, began: float) -> None:
     print(f"{time.perf_counter() - began:.0f} s: {what}", file=sys.stderr, flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    made.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    made.add_argument("--tiny", action="store_true", help="tiny shapes: only shows that everything runs")
-    made.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
-    made.add_argument("--repeats", type=at_least_one, default=5, help="timed updates of each side (default 5)")
-    made.add_argument("--minutes", type=not_negative, default=7.0, help="no cell or update begins after (default 7)")
-    made.add_argument("--out", type=Path, default=RESULTS / "gpu.json", help="JSON file (default %(default)s)")
-    return made
+    command = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    command.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    command.add_argument("--tiny", action="store_true", help="tiny shapes: only shows that everything runs")
+    command.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
+    command.add_argument("--repeats", type=at_least_one, default=5, help="timed updates of each side (default 5)")
+    command.add_argument("--minutes", type=not_negative, default=7.0, help="no cell or update begins after (default 7)")
+    command.add_argument("--out", type=Path, default=RESULTS / "gpu.json", help="JSON file (default %(default)s)")
+    return command
 
 
 NAMES = tuple(steps(tiny=False))

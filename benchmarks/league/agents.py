@@ -89,8 +89,10 @@ def run(name: str, seed: int) -> LeagueResult:
 
 def has_result(name: str, seed: int, results: Sequence[LeagueResult]) -> bool:
     """Return whether a training of the current recipe is among the results."""
-    wanted = digest(plain(as_trained(name, seed)))
-    return any((result.recipe, result.seed) == (name, seed) and result.counts(wanted, None) for result in results)
+    recipe_digest = digest(plain(as_trained(name, seed)))
+    return any(
+        (result.recipe, result.seed) == (name, seed) and result.counts(recipe_digest, None) for result in results
+    )
 
 
 def main() -> int:
@@ -108,16 +110,16 @@ def main() -> int:
         parser.error(f"{unknown[0]} is not a recipe of the family {FAMILY} on built-in data; choose from {choices}")
     WORK.mkdir(parents=True, exist_ok=True)
     alone()
-    failed, held = False, read_all(RESULTS)
+    failed, results = False, read_all(RESULTS)
     for name in [] if options.write_page else options.only or names:
         for seed in range(options.seeds):
-            if not options.only and has_result(name, seed, held):
+            if not options.only and has_result(name, seed, results):
                 continue
             result = run(name, seed)
             write(result, RESULTS)
             failed = failed or bool(result.failed)
-            said = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
-            print(f"{name}, seed {seed}: {said}, {result.seconds:.0f} s", file=sys.stderr, flush=True)
+            outcome = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
+            print(f"{name}, seed {seed}: {outcome}, {result.seconds:.0f} s", file=sys.stderr, flush=True)
     PAGE.write_text(page(names, read_all(RESULTS)))
     return int(failed)
 

@@ -1,4 +1,4 @@
-"""docs/agents.md from the trainings of the agents' recipes: one line a recipe, by its environment."""
+"""docs/agents.md from the trainings of the agents' recipes: one row per recipe."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from models.recipes.load import load_recipe
 
 HEAD = """# Agents: what each recipe learned
 
-Every recipe of the family `agents` (`rewardflow methods --family agents`), trained to its end by
-`python -m benchmarks.league.agents` on the data of its own environment, from its own warm start. *Start* and *end* are
-shares of solved episodes, or of right answers, on held-out problems of the validation split, which training never saw,
-with a 95 % bootstrap interval over the problems; *gain* is end less start of the same problems. Seconds are those of
-the rounds on one thread. The head of a recipe describes what replaces what its paper used.
+This page shows the result of every recipe of the family `agents` (`rewardflow methods --family agents`).
+`python -m benchmarks.league.agents` trains each recipe to its end, on the data of its own environment and from its own
+warm start. *Start* and *end* are the shares of solved episodes, or of right answers, before and after the
+reinforcement learning. They are measured on held-out problems of the validation split, with a 95 % bootstrap interval
+over the problems. *Gain* is the difference of end and start, problem by problem. The verdict is `above` if the
+intervals of start and end do not overlap, and `above, paired` if they overlap but the interval of the gain is above
+zero. Seconds are those of the rounds on one thread. The comment at the top of a recipe describes how it differs from
+its paper.
 """
 COLUMNS = ("recipe", "paper", "data", "start", "end", "gain", "verdict", "seeds", "completions", "s")
 
@@ -25,11 +28,11 @@ def page(names: Sequence[str], results: Sequence[LeagueResult]) -> str:
     """Render the page.
 
     Args:
-        names: of the recipes that it is about.
-        results: of their trainings, and maybe of others.
+        names: names of the recipes on the page.
+        results: results of their trainings; those of other recipes are ignored.
     """
     text = [HEAD, f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
-    behind, failed, missing = [], [], []
+    without_gain, failed, missing = [], [], []
     for name in names:
         recipe = load_recipe(name)
         own = [result for result in results if result.recipe == name and result.curve]
@@ -40,10 +43,10 @@ def page(names: Sequence[str], results: Sequence[LeagueResult]) -> str:
         row = line(own)
         text.append(_row(name, recipe, own))
         if row.verdict not in ("above", "above, paired"):
-            said = reason(find_recipe(name).read_text())
-            behind.append(f"- {name} ({row.verdict}): {said or 'its recipe does not say.'}")
-    if behind:
-        text += ["", "## Not above, and why", "", *behind]
+            why = reason(find_recipe(name).read_text())
+            without_gain.append(f"- {name} ({row.verdict}): {why or 'no reason is given.'}")
+    if without_gain:
+        text += ["", "## Recipes without a gain", "", *without_gain]
     if failed:
         text += ["", "## Failed", "", *(f"- {result.recipe}, seed {result.seed}: {result.failed}" for result in failed)]
     if missing:

@@ -1,4 +1,4 @@
-"""docs/league.md from the league's results: one line a recipe, the best end first."""
+"""docs/league.md from the league's results: one row per recipe, sorted by the accuracy at the end."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from models.recipes.find import find_recipe
 
 HEAD = """# The league
 
-Every recipe that trains a policy, on the task and policy of the main recipe (`arithmetic`), from one warm start a seed,
-at one budget of completions. Rewards that need a fitted reward model are left out where others stay: the verifier is
-what all are judged by. `make league` makes this page and resumes where it was stopped; see benchmarks.md.
+This page compares all recipes that train a policy on one task: that of the main recipe (`arithmetic`). All start from
+the same warm start (one per seed) and have the same budget of completions. A reward that needs a fitted reward model is
+left out if the recipe has other rewards, because all recipes are measured by the verifier. `make league` writes this
+page and resumes an interrupted run; see benchmarks.md.
 
-Accuracy is the share of right samples on {problems} held-out problems of the validation split, the mean over seeds,
-with a 95 % bootstrap interval over the problems; *by seed* is the end of each training. *Best* is the best point of the
-mean curve, *drop* how far the end lies below it. *Gain* is end less start of the same problems: its interval is
-narrower, as hard problems are hard at both. A recipe is `above` where the intervals of start and end are apart, `above,
-paired` where they overlap and that of the gain lies above zero, `below` the other way round. Length is in tokens,
-entropy in nats a token, in the last round. Seconds are those of a training on one thread, measurements left out.
+Accuracy is the share of right samples on {problems} held-out problems of the validation split, the mean over the seeds,
+with a 95 % bootstrap interval over the problems. *By seed* is the accuracy at the end of each training. *Best* is the
+best point of the mean curve, and *drop* is its distance to the end. *Gain* is the difference of end and start, problem
+by problem; its interval is narrower because a hard problem is hard at both times. A recipe is `above` if the intervals
+of start and end do not overlap, and `above, paired` if they overlap but the interval of the gain is above zero. `below`
+and `below, paired` are the same for a loss; otherwise the verdict is `not apart`. Length (tokens) and entropy (nats per
+token) are those of the last round. Seconds are those of a training on one thread, without the measurements.
 """
 COLUMNS = ("recipe", "start", "best", "end", "by seed", "gain", "drop", "verdict", "greedy", "length", "entropy",
            "step size", "s")  # fmt: skip
@@ -94,8 +96,8 @@ def reason(recipe: str) -> str:
     """Return the reason why a recipe does not end above its start, from the last lines of its head; "" without a
     reason."""
     head = "\n".join(takewhile(lambda text: text.startswith("#"), recipe.splitlines()))
-    _, _, said = head.partition(f"\n{REASON}")
-    return " ".join(said.replace("\n#", " ").split())
+    _, _, text = head.partition(f"\n{REASON}")
+    return " ".join(text.replace("\n#", " ").split())
 
 
 def page(results: Sequence[LeagueResult], wanted: int, code: str, recipes: Mapping[str, str]) -> str:
@@ -117,23 +119,24 @@ def page(results: Sequence[LeagueResult], wanted: int, code: str, recipes: Mappi
     commits = ", ".join(sorted({result.commit for result in measured if result.commit})) or "none"
     text.append(f"{len(results)} of {wanted} trainings; budget {budgets} completions; commits {commits}.")
     if older := sum(result.code_digest != code for result in results):
-        text.append(f"**{older} of them were made by other code than this commit's** (`--older`).")
+        text.append(f"**{older} of them were trained with other code than this commit's** (`--older`).")
     counts = {name: sum(line.verdict == name for line in lines) for name in VERDICTS}
     text.append("; ".join(f"{count} {name}" for name, count in counts.items()) + ".\n")
     text.append(f"| {' | '.join(COLUMNS)} |")
     text.append("| --- " * len(COLUMNS) + "|")
     text += [_row(line) for line in lines]
-    if behind := [line for line in lines if line.verdict != VERDICTS[0]]:
-        text += ["", "## Not above, and why", ""]
+    if without_gain := [line for line in lines if line.verdict != VERDICTS[0]]:
+        text += ["", "## Recipes without a clear gain", ""]
         text += [
-            f"- {line.recipe} ({line.verdict}): {reason(recipes[line.recipe]) or 'its recipe does not say.'}"
-            for line in behind
+            f"- {line.recipe} ({line.verdict}): {reason(recipes[line.recipe]) or 'no reason is given.'}"
+            for line in without_gain
         ]
     if claimed := [line for line in lines if line.claims]:
-        text += ["", "## What methods of preferences or data claim", ""]
+        text += ["", "## Pair accuracy and win rate", ""]
         text.append(
-            "Pair accuracy: share of held-out preferences in which the policy has raised the better answer more than "
-            "the worse. Win rate: against the start, by the verifier, ties half.\n"
+            "Methods that learn from preferences or from data are also measured by these two numbers. Pair accuracy: "
+            "share of held-out preference pairs in which training raised the log-probability of the chosen answer more "
+            "than that of the rejected one. Win rate: against the start, by the verifier; a tie counts one half.\n"
         )
         text += ["| recipe | pair accuracy | win rate |", "| --- | --- | --- |"]
         text += [

@@ -70,12 +70,12 @@ def entrants() -> list[str]:
 def missing(jobs: Sequence[Job], results: Sequence[LeagueResult], code: str | None) -> list[Job]:
     """Return the jobs without a valid result."""
     by_place = {(result.recipe, result.seed): result for result in results}
-    left = []
+    remaining = []
     for job in jobs:
         result = by_place.get((job.recipe, job.seed))
         if result is None or not result.counts(digest_of(job), code):
-            left.append(job)
-    return left
+            remaining.append(job)
+    return remaining
 
 
 def digest_of(job: Job) -> str:
@@ -85,10 +85,10 @@ def digest_of(job: Job) -> str:
     Defaults are not included: a new setting that changes nothing does not invalidate a result. A changed default is a
     change of the code, which has its own digest.
     """
-    chosen = league_overrides(job.recipe, job.budget, job.seed, job.overrides)
-    stated = read_layers(find_recipe(job.recipe), chosen)
-    stated.pop("source", None)
-    return digest(stated, job.budget, job.points)
+    overrides = league_overrides(job.recipe, job.budget, job.seed, job.overrides)
+    settings = read_layers(find_recipe(job.recipe), overrides)
+    settings.pop("source", None)
+    return digest(settings, job.budget, job.points)
 
 
 def run(job: Job, work: Path, machine: str = "") -> LeagueResult:
@@ -135,20 +135,28 @@ def alone() -> None:
 
 
 def run_all(
-    jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: Callable[[str], None], *, by_rate: bool = False
+    jobs: Sequence[Job],
+    work: Path,
+    results: Path,
+    workers: int,
+    report: Callable[[str], None],
+    *,
+    by_rate: bool = False,
 ) -> None:
     """Train all, `workers` at a time, and add each result to the file `results` as it comes."""
     for seed in dict.fromkeys(job.seed for job in jobs):  # shared files are made once, before they are needed
         Work(work).start(league_recipe(TASK, BUDGET, seed))
     machine = f"{os.cpu_count()} cores, {workers} at a time"
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=alone) as pool:
-        waiting = {pool.submit(run, job, work, machine): job for job in jobs}
+        futures = {pool.submit(run, job, work, machine): job for job in jobs}
         try:
-            for count, done in enumerate(as_completed(waiting), 1):
-                result = done.result()
+            for count, future in enumerate(as_completed(futures), 1):
+                result = future.result()
                 write(result, results, by_rate=by_rate)
-                said = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
-                tell(f"{count} of {len(jobs)}: {result.recipe}, seed {result.seed}: {said}, {result.seconds:.0f} s")
+                outcome = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
+                report(
+                    f"{count} of {len(jobs)}: {result.recipe}, seed {result.seed}: {outcome}, {result.seconds:.0f} s"
+                )
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)  # otherwise waiting jobs would be trained, and lost
             raise
@@ -167,7 +175,7 @@ def of_rate(results: Sequence[LeagueResult], name: str, rate: float) -> list[Lea
     return [result for result in results if result.recipe == name and math.isclose(result.learning_rate, rate)]
 
 
-def search(names: Sequence[str], work: Path, results: Path, workers: int, tell: Callable[[str], None]) -> str:
+def search(names: Sequence[str], work: Path, results: Path, workers: int, report: Callable[[str], None]) -> str:
     """Try the step sizes on each of `names`. Returns the best ones in words; the file `results` has every training."""
     lines = []
     for name in names:
@@ -177,13 +185,13 @@ def search(names: Sequence[str], work: Path, results: Path, workers: int, tell: 
         }
         for rate, job in jobs.items():
             if missing([job], of_rate(read_all(results), name, rate), code_digest()):
-                run_all([job], work, results, workers, tell, by_rate=True)
+                run_all([job], work, results, workers, report, by_rate=True)
         ends = {rate: of_rate(read_all(results), name, rate)[0] for rate in RATES}
         scores = {rate: result.curve[-1].accuracy if result.curve else -1.0 for rate, result in ends.items()}
         winner = max(scores, key=lambda rate: scores[rate])
         shown = ", ".join(f"{score:.1%} at {rate:.5f}" for rate, score in scores.items())
         lines.append(f"{name}: {winner:.5f} ({shown}); write it into {find_recipe(name)} if it is not there")
-        tell(lines[-1])
+        report(lines[-1])
     return "\n".join(lines)
 
 
@@ -209,7 +217,7 @@ def main() -> int:
     parser.add_argument("--search", action="store_true", help="try some step sizes on --only")
     options = parser.parse_args()
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     names = entrants()
@@ -218,32 +226,34 @@ def main() -> int:
             parser.error(f"{unknown[0]} does not train a policy on {TASK}; there are {', '.join(names)}")
         names = [name for name in names if name in options.only]
     options.work.mkdir(parents=True, exist_ok=True)
-    kept = SEARCHED if options.search else options.work / "tried.parquet" if options.only else RESULTS
-    results: Path = options.results or kept
+    default_file = SEARCHED if options.search else options.work / "tried.parquet" if options.only else RESULTS
+    results: Path = options.results or default_file
     if options.search:
         if not options.only:
             parser.error("--search needs --only RECIPE ...")
-        print(search(names, options.work, results, options.workers, tell))
+        print(search(names, options.work, results, options.workers, report))
         return 0
     code = None if options.older else code_digest()
     jobs = [Job(name, seed, options.budget, options.points) for seed in range(options.seeds) for name in names]
-    left = missing(jobs, read_all(results), code)
+    remaining = missing(jobs, read_all(results), code)
     if options.estimate:
-        seconds = estimate(left, read_all(results), options.workers)
-        print(json.dumps({"trainings": len(left), "of": len(jobs), "seconds": round(seconds)}))
+        seconds = estimate(remaining, read_all(results), options.workers)
+        print(json.dumps({"trainings": len(remaining), "of": len(jobs), "seconds": round(seconds)}))
         return 0
-    if left and not options.write_page:
-        run_all(left, options.work, results, options.workers, tell)
-    held = read_all(results)
-    shown = [result for job in jobs for result in held if (result.recipe, result.seed) == (job.recipe, job.seed)]
-    wanted = {(job.recipe, job.seed): digest_of(job) for job in jobs}
-    shown = [result for result in shown if result.counts(wanted[result.recipe, result.seed], code)]
+    if remaining and not options.write_page:
+        run_all(remaining, options.work, results, options.workers, report)
+    all_results = read_all(results)
+    current = [
+        result for job in jobs for result in all_results if (result.recipe, result.seed) == (job.recipe, job.seed)
+    ]
+    digests = {(job.recipe, job.seed): digest_of(job) for job in jobs}
+    current = [result for result in current if result.counts(digests[result.recipe, result.seed], code)]
     recipes = {name: find_recipe(name).read_text() for name in names}
-    text = page(shown, len(jobs), code_digest(), recipes)
+    text = page(current, len(jobs), code_digest(), recipes)
     place = options.page or (None if options.only else PAGE)  # the guide's page is of all recipes
     if place is None:
         print(text)
     else:
         place.write_text(text)
-    tell(f"{len(shown)} of {len(jobs)} trainings stand {'above' if place is None else f'in {place}'}")
-    return int(any(result.failed for result in shown))
+    report(f"{len(current)} of {len(jobs)} trainings stand {'above' if place is None else f'in {place}'}")
+    return int(any(result.failed for result in current))

@@ -71,16 +71,16 @@ def frozen_folders(work: Work, recipe: Recipe) -> dict[Role, Path]:
         if maker.data.name != work.task:  # a judge's own data, and its own schedule
             maker = load_recipe(named.recipe, (*COMMON, *named.set))
             apart = Work(work.folder, maker.data.name)
-            folders[role] = made(apart, maker) if maker.schedule else apart.start(maker)
+            folders[role] = trained_policy(apart, maker) if maker.schedule else apart.start(maker)
             continue
         if maker.schedule is None:
             folders[role] = work.start(maker)
             continue
-        folders[role] = made(work, league_recipe(named.recipe, BUDGET, 0, named.set))
+        folders[role] = trained_policy(work, league_recipe(named.recipe, BUDGET, 0, named.set))
     return folders
 
 
-def made(work: Work, recipe: Recipe) -> Path:
+def trained_policy(work: Work, recipe: Recipe) -> Path:
     """Return the policy that a recipe trains, made on first use."""
     place = work.folder / f"made_{recipe.name}_{digest(plain(recipe), work.data.name)[:12]}"
     if not place.is_dir():
@@ -201,7 +201,7 @@ def _beginning(judge: TransformersEngine, codec: Codec, problems: Sequence[Probl
     """Measure the start of a curve, which recipes of one warm start and one limit of tokens share, once a process."""
     shared = (start, f"{recipe.rollouts.max_tokens} {recipe.rollouts.episodes}", tuple(each.id for each in problems))
     if shared not in _BEGUN:
-        _BEGUN[shared] = measure(judge, codec, problems, recipe, 0, beside=start)
+        _BEGUN[shared] = measure(judge, codec, problems, recipe, 0, policy_folder=start)
     return _BEGUN[shared]
 
 
@@ -259,7 +259,7 @@ def measure(
     recipe: Any,
     done: int,
     after_prompt: Sequence[int] = (),
-    beside: Path | None = None,
+    policy_folder: Path | None = None,
 ) -> Point:
     """Measure held-out accuracy and length of the policy that `engine` runs, after `done` rounds."""
     sampling = Sampling(max_tokens=recipe.rollouts.max_tokens, samples=SAMPLES)
@@ -272,7 +272,7 @@ def measure(
         None,
         after_prompt=after_prompt,
         episodes=recipe.rollouts.episodes,
-        beside=beside,
+        policy_folder=policy_folder,
         verify=by_answer if recipe.verifier is None else recipe.verifier.right,
     )
     values = {name: prompt_values(records, name) for name in JUDGED}

@@ -34,9 +34,9 @@ def page(records: Sequence[ReproductionRecord]) -> str:
     """Write the page."""
     parts = [HEAD]
     for experiment in EXPERIMENTS.values():
-        some = [record for record in records if record.experiment == experiment.name]
-        if some:
-            parts.append(_section(experiment, some))
+        selected = [record for record in records if record.experiment == experiment.name]
+        if selected:
+            parts.append(_section(experiment, selected))
     return "\n".join(parts)
 
 
@@ -46,8 +46,8 @@ def _section(experiment: Experiment, records: Sequence[ReproductionRecord]) -> s
     lines += [f"| side | seeds | metric | {' | '.join(stages)} | seconds of training | peak memory, GiB |"]
     lines += ["| --- | --- | --- |" + " --- |" * (len(stages) + 2)]
     for side, name in NAMES.items():
-        if some := [record for record in records if record.side == side]:
-            lines += _rows(experiment, name, some)
+        if selected := [record for record in records if record.side == side]:
+            lines += _rows(experiment, name, selected)
     for side, name in NAMES.items():
         for record in records:
             if record.side == side:
@@ -107,12 +107,12 @@ def _machine(records: Sequence[ReproductionRecord]) -> list[str]:
             for record in records
         }
     )
-    said = ["", f"Machine: {'; '.join(lines)}."]
+    output = ["", f"Machine: {'; '.join(lines)}."]
     loads = [float(record.machine.get("load_before", 0.0)) for record in records]
     if max(loads) > QUIET * min(int(record.machine["cores"]) for record in records):
-        said += [
+        output += [
             "",
             f"Other work ran on the machine at a lower priority (load {min(loads):.1f} to {max(loads):.1f}), so the "
             "seconds are too high, on both sides.",
         ]
-    return said
+    return output

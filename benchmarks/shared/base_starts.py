@@ -44,22 +44,24 @@ def start_of_base(work: Work, recipe: Any, base: Path, folder: Path) -> tuple[Pa
     codec = codec_of(recipe, base)
     longest = int(model.config.max_position_embeddings)
     role = None if recipe.rollouts.episodes is None else recipe.rollouts.episodes.role
-    shown, held_out = (
+    rows, held_out = (
         demonstrations(work.data, codec, split, longest, settings, role, recipe.shown_verifier, recipe.rollouts.adviser)
         for split in ("train", "validation")
     )
-    if not len(shown):
+    if not len(rows):
         raise UserError(f"warm_start: the data set {recipe.data.name} has no demonstrations that fit {longest} tokens")
-    learning = with_adapter(model, recipe.policy.lora, recipe.seed) if recipe.policy.lora else model
-    autocast = work.autocast(recipe, learning)
-    fit_supervised(learning, shown, settings, seed=recipe.seed, autocast=autocast, report=partial(_say, settings.steps))
-    loss = negative_log_likelihood(learning, held_out, settings.token_budget, autocast) if len(held_out) else None
-    policy = plain_model(learning)
+    learner = with_adapter(model, recipe.policy.lora, recipe.seed) if recipe.policy.lora else model
+    autocast = work.autocast(recipe, learner)
+    fit_supervised(
+        learner, rows, settings, seed=recipe.seed, autocast=autocast, report=partial(_print_progress, settings.steps)
+    )
+    loss = negative_log_likelihood(learner, held_out, settings.token_budget, autocast) if len(held_out) else None
+    policy = plain_model(learner)
     name_ends(policy, codec.ends)
     save_model_folder(policy, tokenizer, folder, partial(carry_source, base))
     return folder, loss
 
 
-def _say(steps: int, step: int, metrics: Mapping[str, float]) -> None:
+def _print_progress(steps: int, step: int, metrics: Mapping[str, float]) -> None:
     """Print the progress of the warm start."""
     print(f"warm start: step {step} of {steps}, loss {metrics['loss']:.3f}", file=sys.stderr, flush=True)

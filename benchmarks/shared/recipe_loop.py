@@ -58,11 +58,11 @@ def open_loop(
     Raises:
         UserError: the data have no prompts that fit, or a folder holds no model.
     """
-    codec, asked = codec_of(recipe, start), PromptSections(recipe)
-    problems = read_prompts(work.data, codec, asked)
+    codec, sections = codec_of(recipe, start), PromptSections(recipe)
+    problems = read_prompts(work.data, codec, sections)
 
     def engine(autocast: torch.dtype | None) -> AbstractContextManager[Engine]:
-        longest, dtype = longest_in_training(problems, codec, asked), autocast or torch.float32
+        longest, dtype = longest_in_training(problems, codec, sections), autocast or torch.float32
         return closing(
             open_engine(start, recipe.engine, longest=longest, end=codec.ends, seed=recipe.seed, dtype=dtype)
         )

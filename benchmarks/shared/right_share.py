@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from models.method.attempt import Attempt, Verify
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 RIGHT = "right"
 """Label of the reward in the metrics of a round."""
@@ -31,6 +31,6 @@ class RightShare(Reward):
         self._verify = verify
         self.__post_init__()
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Judge the completions, [completions]."""
         return torch.tensor(list(map(float, self._verify([Attempt.of(each) for each in rollouts]))))

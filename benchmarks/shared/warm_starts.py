@@ -56,8 +56,8 @@ class Work:
             return self._of_files(self.given)
         place = self.folder / f"prepared_{digest(read_section(PARAMS, self.task), code_digest())[:12]}"
         if not place.is_dir():
-            with tempfile.TemporaryDirectory(dir=self.folder) as made:
-                raw, prepared = Path(made) / "raw", Path(made) / "prepared"
+            with tempfile.TemporaryDirectory(dir=self.folder) as temporary:
+                raw, prepared = Path(temporary) / "raw", Path(temporary) / "prepared"
                 self._make(raw)
                 prepare(DataSettings(name=self.task, path=(raw,), format="kinds"), prepared)
                 _put(prepared, place)
@@ -66,12 +66,12 @@ class Work:
     def _of_files(self, settings: DataSettings) -> Path:
         """Return the prepared data set of a user's files, made on first use."""
         files = (*files_of(settings.path or ()), *files_of(settings.test_path or (), "data.test_path"))
-        made_of = digest(settings.model_dump(mode="json"), [sha256_of(file) for file in files])
-        place = self.folder / f"prepared_{made_of[:12]}"
+        content_digest = digest(settings.model_dump(mode="json"), [sha256_of(file) for file in files])
+        place = self.folder / f"prepared_{content_digest[:12]}"
         if not place.is_dir():
-            with tempfile.TemporaryDirectory(dir=self.folder) as made:
-                prepare(settings, Path(made) / "prepared")
-                _put(Path(made) / "prepared", place)
+            with tempfile.TemporaryDirectory(dir=self.folder) as temporary:
+                prepare(settings, Path(temporary) / "prepared")
+                _put(Path(temporary) / "prepared", place)
         return place
 
     def _make(self, raw: Path) -> None:
@@ -90,25 +90,25 @@ class Work:
         settings, episodes = recipe.warm_start, recipe.rollouts.episodes
         if settings is None or recipe.policy.base is not None:
             raise UserError(f"{recipe.name}: a training here begins with a warm start of a new policy")
-        said = plain(recipe)
+        plain_recipe = plain(recipe)
         role = None if episodes is None else episodes.role
-        made_of = digest(
-            said["policy"]["size"], said["policy"]["tokenizer"], said["policy"]["precision"],
-            said["warm_start"], self.data.name, role or "",
-            *([said["rollouts"]["feedback"]] if settings.shows == "feedback" else []),
+        content_digest = digest(
+            plain_recipe["policy"]["size"], plain_recipe["policy"]["tokenizer"], plain_recipe["policy"]["precision"],
+            plain_recipe["warm_start"], self.data.name, role or "",
+            *([plain_recipe["rollouts"]["feedback"]] if settings.shows == "feedback" else []),
         )  # fmt: skip
-        place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
+        place = self.folder / f"start_{recipe.seed}_{content_digest[:12]}"
         if not place.is_dir():
             tokenizer = fitted_tokenizer(self.data, recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
             longest = recipe.policy.size.positions
-            shown = demonstrations(
+            rows = demonstrations(
                 self.data, Codec(tokenizer), "train", longest, settings, role, adviser=recipe.rollouts.adviser
             )
-            fit_supervised(model, shown, settings, seed=recipe.seed, autocast=self.autocast(recipe, model))
-            half = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
-            save_model_folder(model, tokenizer, half)
-            _put(half, place)
+            fit_supervised(model, rows, settings, seed=recipe.seed, autocast=self.autocast(recipe, model))
+            unfinished = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
+            save_model_folder(model, tokenizer, unfinished)
+            _put(unfinished, place)
         return place
 
     def autocast(self, recipe: Recipe, model: nn.Module) -> torch.dtype | None:
@@ -116,9 +116,9 @@ class Work:
         return autocast_rule(recipe.policy.precision, self.folder / "precision")(model)
 
 
-def _put(made: Path, place: Path) -> None:
-    """Move what was made to its place, complete; another process may have been first, with the same content."""
+def _put(folder: Path, place: Path) -> None:
+    """Move a complete folder to its place; another process may have been first, with the same content."""
     try:
-        made.rename(place)
+        folder.rename(place)
     except OSError:
-        shutil.rmtree(made)
+        shutil.rmtree(folder)

@@ -36,10 +36,10 @@ from models.base.ranks import ALONE
 from models.engines.engine import Engine, EngineSettings
 from models.engines.hosted import Order
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.method.slots import Slots
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo
 from models.parts.reference.frozen import NoReference
@@ -92,7 +92,7 @@ class Even(Reward):
 
     name = "even"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor([sum(1 - token % 2 for token in r.completion) / len(r.completion) for r in rollouts])
 
 
@@ -129,21 +129,21 @@ def measure(settings: Settings, name: str) -> list[Row]:
         fleet = placed_fleet(cluster, PlacementSettings(engines=2), order)
         try:
             for number in range(settings.samples):
-                for rule, made in runs.items():
-                    made.append(_run(fleet, start, shape, rule, Path(place) / f"{rule} {number}"))
+                for rule, results in runs.items():
+                    results.append(_run(fleet, start, shape, rule, Path(place) / f"{rule} {number}"))
         finally:
             fleet.close()
     rows = [
         compare(
             f"rounds with {rule}, two engines, prompts {shape.prompts} x {shape.group}",
-            [run.rate for run in made],
+            [run.rate for run in results],
             [run.rate for run in runs[IN_STEP]],
             "rounds/s",
             None,
             against="async 0",
-            details=_details(made, runs[IN_STEP]),
+            details=_details(results, runs[IN_STEP]),
         )
-        for rule, made in runs.items()
+        for rule, results in runs.items()
         if rule != IN_STEP
     ]
     measured = [lengths for run in runs[IN_STEP] for lengths in run.lengths]
@@ -184,11 +184,13 @@ def _run(fleet: Engine, start: Path, shape: AsyncRunShape, rule: StalenessRule, 
         ends.append(time.perf_counter())
         metrics.append(values)
 
-    asked = replace(schedule(), rounds=shape.rounds, staleness=rule.age, too_old="drop" if rule.drops else "wait")
+    round_settings = replace(
+        schedule(), rounds=shape.rounds, staleness=rule.age, too_old="drop" if rule.drops else "wait"
+    )
     training = Training(
         seed=3,
         slots=slots,
-        schedule=asked,
+        schedule=round_settings,
         start=start,
         problems=problems,
         folders=TrainingFolders.below(folder),
@@ -196,13 +198,15 @@ def _run(fleet: Engine, start: Path, shape: AsyncRunShape, rule: StalenessRule, 
     )
     with open_training(training, ALONE, lambda autocast: nullcontext(fleet)) as opened:
         opened.run(Watchers(metrics=note))
-    seen = rewards[0].seen[shape.skipped :]  # type: ignore[attr-defined]
-    counted = metrics[shape.skipped :]
+    round_lengths = rewards[0].seen[shape.skipped :]  # type: ignore[attr-defined]
+    counted_metrics = metrics[shape.skipped :]
     return _Run(
         (shape.rounds - shape.skipped) / (ends[-1] - ends[shape.skipped - 1]),
-        [group for groups in seen for group in groups],
-        sum(values.get("rollouts/dropped_by_age", 0.0) for values in counted),
-        statistics.mean(values.get("rollouts/age_mean", values.get("rollouts/staleness", 0.0)) for values in counted),
+        [group for groups in round_lengths for group in groups],
+        sum(values.get("rollouts/dropped_by_age", 0.0) for values in counted_metrics),
+        statistics.mean(
+            values.get("rollouts/age_mean", values.get("rollouts/staleness", 0.0)) for values in counted_metrics
+        ),
     )
 
 
@@ -215,17 +219,17 @@ class _Noted(Even):
         super().__post_init__()
         object.__setattr__(self, "seen", [])
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         groups: dict[int, list[int]] = {}
         for rollout in rollouts:
             groups.setdefault(rollout.group, []).append(len(rollout.completion))
         self.seen.append([tuple(group) for group in groups.values()])  # type: ignore[attr-defined]
-        return super().__call__(world, rollouts)
+        return super().__call__(resources, rollouts)
 
 
 def _details(runs: Sequence[_Run], peers: Sequence[_Run]) -> dict[str, float]:
-    def tokens(made: Sequence[_Run]) -> float:
-        return statistics.median(run.rate * run.length for run in made)
+    def tokens(side: Sequence[_Run]) -> float:
+        return statistics.median(run.rate * run.length for run in side)
 
     return {
         "dropped": sum(run.dropped for run in runs),
@@ -242,10 +246,10 @@ def _simulated(what: str, lengths: Sequence[Sequence[int]], rounds: int) -> list
     prompts, room = 64, 64
     learn = prompts * len(lengths[0]) * mean / (8 * room) * 0.02
     plant = Plant(8, room, 0.02, 0.0, learn, prompts)
-    made: dict[StalenessRule, Simulated] = {
+    results: dict[StalenessRule, Simulated] = {
         rule: simulate(plant, lengths, rule.age, rounds, drops=rule.drops) for rule in (IN_STEP, *WAITING, *DROPPING)
     }
-    in_step = made.pop(IN_STEP)
+    in_step = results.pop(IN_STEP)
     return [
         compare(
             f"simulated rounds with {rule}, eight engines, lengths {what}",
@@ -263,5 +267,5 @@ def _simulated(what: str, lengths: Sequence[Sequence[int]], rounds: int) -> list
                 "engines_idle_in_step": in_step.idle,
             },
         )
-        for rule, simulated in made.items()
+        for rule, simulated in results.items()
     ]

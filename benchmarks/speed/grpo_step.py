@@ -30,10 +30,11 @@ from models.base.ranks import ALONE
 from models.engines.engine import Engine, EngineSettings
 from models.engines.open_engine import open_engine
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
+from models.method.schedule import ScheduleSettings
 from models.method.slots import Slots
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo
 from models.parts.reference.frozen import NoReference
@@ -87,7 +88,7 @@ class EvenShare(Reward):
 
     name = "even_share"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor([even_share(rollout.completion) for rollout in rollouts])
 
 
@@ -152,8 +153,13 @@ def our_side(
     settings: EngineSettings,
     report: dict[str, Any],
     write: Write = texts,
+    token_budget: int = ScheduleSettings.token_budget,
 ) -> Callable[[Beat], None]:
-    """Run the pipeline's loop, with the engine and the optimiser that its task would open."""
+    """Run the pipeline's loop, with the engine and the optimiser that its task would open.
+
+    Args:
+        token_budget: most tokens of a packed row in the update.
+    """
 
     def run(beat: Beat) -> None:
         def ended(round_number: int, metrics: dict[str, float]) -> None:
@@ -176,7 +182,7 @@ def our_side(
         training = Training(
             seed=0,
             slots=Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference()),
-            schedule=schedule(),
+            schedule=schedule(token_budget=token_budget),
             start=folder,
             problems=problems,
             folders=TrainingFolders.below(folder.parent),

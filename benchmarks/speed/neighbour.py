@@ -49,7 +49,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
             side.advance(settings.warm)
         for _ in range(settings.samples):
             for busy in (False, True):
-                with neighbour() if busy else _nobody():
+                with neighbour() if busy else _no_neighbour():
                     for spin, side in sides.items():
                         time.sleep(REST)
                         seconds.setdefault((spin, busy), []).extend(side.advance(1))
@@ -59,7 +59,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     details = {
         "spin_count": short,
         "openmp_default_quiet_s": statistics.median(seconds[long, False]),
-        "openmp_default_beside_s": statistics.median(seconds[long, True]),
+        "openmp_default_busy_s": statistics.median(seconds[long, True]),
     }
     return [
         compare(
@@ -113,5 +113,5 @@ def neighbour() -> Iterator[int]:
 
 
 @contextmanager
-def _nobody() -> Iterator[None]:
+def _no_neighbour() -> Iterator[None]:
     yield

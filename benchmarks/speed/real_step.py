@@ -44,6 +44,8 @@ SHAPE = GrpoStepShape(prompt=96, completion=64, group=8, prompts=8, at_least=2.0
 """`prompt` is the most tokens of a prompt; instructions that are longer are left out."""
 NEVER_DRAWN = "<reponame>"
 """A token of the vocabulary that the model was not trained to write in an answer: the end token of both sides."""
+TOKEN_BUDGET = 4096
+"""Most tokens of a packed row on our side: the setting of the recipes for this model. TRL tries its own batch sizes."""
 PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
 
 
@@ -133,7 +135,7 @@ def write(tokenizer: Any, prompts: Sequence[Sequence[int]]) -> list[str]:
 def our_stepper(folder: Path, prompts: list[list[int]], shape: GrpoStepShape, engine: Any) -> Made:
     """Make our side, in its own process."""
     report: dict[str, Any] = {"rounds": []}
-    return Stepper(_with_peak(our_side(folder, prompts, shape, engine, report, write), report)), report
+    return Stepper(_with_peak(our_side(folder, prompts, shape, engine, report, write, TOKEN_BUDGET), report)), report
 
 
 def their_stepper(folder: Path, prompts: list[list[int]], shape: GrpoStepShape, given: dict[str, Any]) -> Made:

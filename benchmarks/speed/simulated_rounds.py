@@ -83,38 +83,38 @@ def simulate(
     ready: list[_Group] = []
     events: list[tuple[float, int]] = []
     """Times at which an engine, by its number, has stepped, or the learner (-1) is done."""
-    asked = done = dropped = 0
+    requests = done = dropped = 0
     now = busy = began = busy_before = 0.0
     learning = False
-    trained: list[int] = []
+    trained_lengths: list[int] = []
 
-    def ask() -> None:
-        chosen = draw.choice(lengths)
-        group = _Group(chosen, len(chosen))
+    def request_group() -> None:
+        group_lengths = draw.choice(lengths)
+        group = _Group(group_lengths, len(group_lengths))
         open_groups.append(group)
-        waiting.extend((length, group) for length in chosen)
+        waiting.extend((length, group) for length in group_lengths)
 
-    def allowed() -> int:
+    def allowed_requests() -> int:
         """Return the number of groups that may have been requested."""
         return min(rounds, done + 1 + (int(learning) if k == 1 else k)) * plant.prompts
 
-    def chosen() -> list[_Group]:
+    def next_groups() -> list[_Group]:
         """Return the groups that the next round trains on; none: others have to end first."""
         if k < 2 or drops:
             return ready[: plant.prompts] if len(ready) >= plant.prompts else []
-        due = {group: (done if group.begun is None else group.begun) + k for group in open_groups}
-        places = taken_in_time([due[group] for group in ready], list(due.values()), done, plant.prompts)
+        due_rounds = {group: (done if group.begun is None else group.begun) + k for group in open_groups}
+        places = taken_in_time([due_rounds[group] for group in ready], list(due_rounds.values()), done, plant.prompts)
         return [ready[place] for place in places or ()]
 
     while done < rounds:
-        while asked < allowed():
-            ask()
-            asked += 1
-        if not learning and (taken := chosen()):
-            for group in taken:
+        while requests < allowed_requests():
+            request_group()
+            requests += 1
+        if not learning and (selected := next_groups()):
+            for group in selected:
                 open_groups.remove(group)
                 ready.remove(group)
-                trained += group.lengths
+                trained_lengths += group.lengths
             learning = True
             heapq.heappush(events, (now + plant.learn, -1))
             continue
@@ -133,15 +133,15 @@ def simulate(
         if number >= 0:
             engine = engines[number]
             engine.stepping = False
-            still = []
+            remaining = []
             for length, group in engine.writing:
                 if length > 1 and not group.dropped:
-                    still.append((length - 1, group))
+                    remaining.append((length - 1, group))
                 elif not group.dropped:
                     group.left -= 1
                     if not group.left:
                         ready.append(group)
-            engine.writing = still
+            engine.writing = remaining
             continue
         if k == 1 and any(engine.writing for engine in engines):
             # weights wait for the round that is being sampled
@@ -154,11 +154,14 @@ def simulate(
                 open_groups.remove(group)
                 if group in ready:
                     ready.remove(group)
-                ask()
+                request_group()
                 dropped += 1
         if done == k + 1:
             began, busy_before = now, busy
-    worked = (busy - busy_before) / plant.engines
+    busy_seconds = (busy - busy_before) / plant.engines
     return Simulated(
-        (now - began) / (rounds - k - 1), dropped, sum(trained) / len(trained), 1.0 - worked / (now - began)
+        (now - began) / (rounds - k - 1),
+        dropped,
+        sum(trained_lengths) / len(trained_lengths),
+        1.0 - busy_seconds / (now - began),
     )

@@ -18,9 +18,9 @@ import psutil
 from benchmarks.shared.rows import Row, compare
 from benchmarks.shared.settings import Settings
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.code.sql import Sql
 from models.parts.rewards.code.style_of_tests import StyleOfTests
 from models.parts.rewards.code.unit_tests import UnitTests
@@ -38,15 +38,15 @@ from models.parts.rewards.shaping.form_and_length import FormAndLength
 from models.parts.rewards.shaping.length_penalty import LengthPenalty
 from models.sandbox.settings import SandboxSettings
 
-WANTED = 20_000
+TARGET = 20_000
 """Target of completions a second on one core."""
 ROUND, GROUP, WORDS = 4096, 8, 100
 """Completions of a round and of a prompt, and words of a working."""
-WORLD = cast(World, SimpleNamespace(learner=SimpleNamespace(updates=0)))
-"""World without models; rules read only the number of the policy's updates."""
+RESOURCES = cast(RunResources, SimpleNamespace(learner=SimpleNamespace(updates=0)))
+"""Resources without models; rules read only the number of the policy's updates."""
 
 
-Said = Callable[[int], str]
+Statement = Callable[[int], str]
 """Statement of a completion, by its number: every number has its own text, so that cached results are not used."""
 
 
@@ -56,7 +56,7 @@ class Case:
 
     reward: Reward
     problem: Problem
-    said: Said
+    said: Statement
     marked: bool = False
     """Whether there is a target."""
     working: str = "take 3 and 4 ; 3 + 4 = 7 ; " * (WORDS // 11)
@@ -72,19 +72,22 @@ def answered(answer: str, prompt: str = "") -> Problem:
     return Problem("p", prompt, answer)
 
 
-def in_turn(stated: Sequence[str]) -> Said:
+def in_turn(statements: Sequence[str]) -> Statement:
     """Return the statements one after the other, cyclically."""
-    return lambda number: stated[number % len(stated)]
+    return lambda number: statements[number % len(statements)]
 
 
-ASKED = (
+CONSTRAINTS = (
     '{"constraints": [{"kind": "words", "most": 200}, {"kind": "contains", "text": "take"}, {"kind": "lower"},'
     ' {"kind": "forbids", "text": "sea"}]}'
 )
 DOCUMENTS = Path(__file__).resolve().parents[2] / "recipes" / "documents"
 NUMBERS = in_turn(("#### 1,234", "#### 1233", "so \\boxed{1234.0}", "nobody knows"))
 TESTS = in_turn(
-    tuple(f"\n```python\n{said}\n```" for said in ("assert f(2) == 5", "print(f(2))", "assert f(2", "assert True"))
+    tuple(
+        f"\n```python\n{statement}\n```"
+        for statement in ("assert f(2) == 5", "print(f(2))", "assert f(2", "assert True")
+    )
 )
 EXPRESSIONS = in_turn(tuple(f"#### {text}" for n in range(64) for text in (f"{n}x + 6", f"6 + {n} x")))
 OPTIONS = in_turn(("#### B", "#### (c)", "#### option b) 12", "B or C"))
@@ -110,7 +113,7 @@ CASES = {
     "form_and_length": Case(FormAndLength(length_after=0), answered("1234"), NUMBERS, marked=True),
     "math_verify, of numbers": Case(MathVerify(), answered("1234"), NUMBERS),
     "math_verify, of expressions": Case(MathVerify(), answered("2x + 6"), EXPRESSIONS),
-    "constraints": Case(ConstraintsMet(), answered(ASKED), NUMBERS),
+    "constraints": Case(ConstraintsMet(), answered(CONSTRAINTS), NUMBERS),
     "abstention": Case(Abstention(), answered("1234"), NUMBERS),
     "claim_support": Case(ClaimSupport(documents=str(DOCUMENTS / "passages.jsonl")), answered(""), NUMBERS),
     "style_of_tests": Case(StyleOfTests(), answered(""), TESTS),
@@ -153,10 +156,10 @@ CASES = {
 def rollouts_of(case: Case, count: int, begin: int = 0) -> list[Rollout]:
     """Make a round for a verifier, of completions from number `begin` on."""
     problems = [replace(case.problem, id=f"p{number}") for number in range(-(-count // GROUP))]
-    made = Rollout(problems[0], 0, (1,) * WORDS, None, "", True)
+    template = Rollout(problems[0], 0, (1,) * WORDS, None, "", True)
     return [
         replace(
-            made,
+            template,
             problem=problems[number // GROUP],
             completion=(1,) * (WORDS + number % 7),
             group=number // GROUP,
@@ -176,23 +179,23 @@ def _row(settings: Settings, name: str, case: Case) -> Row:
     rates = [
         _rate(case, rollouts_of(case, count, sample * count)) for sample in range(settings.warm + settings.samples)
     ][settings.warm :]
-    made = compare(
+    row = compare(
         f"completions a second on one core: {name}",
         rates,
-        [float(WANTED)] if case.marked else None,
+        [float(TARGET)] if case.marked else None,
         "completions/s",
         1.0 if case.marked else None,
         against="the limit",
-        wanted=f"{WANTED:,}" if case.marked else "",
+        wanted=f"{TARGET:,}" if case.marked else "",
         details={"words": len(case.working.split())},
     )
-    return made if case.marked else replace(made, reason="no limit was set")
+    return row if case.marked else replace(row, reason="no limit was set")
 
 
 def _rate(case: Case, rollouts: Sequence[Rollout]) -> float:
     spent = time.perf_counter if case.sandboxed else _spent
     began = spent()
-    case.reward(WORLD, rollouts)
+    case.reward(RESOURCES, rollouts)
     return len(rollouts) / (spent() - began)
 
 

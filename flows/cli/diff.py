@@ -32,8 +32,8 @@ def diff(
     from tasks.tracking import recorded, store
 
     store.open_for_reading(state_folder())
-    sides = [recorded.recorded(wanted, lambda: meant_policy(model)) for wanted in (before, after)]
-    said = difference(sides[0], sides[1], Path.cwd())
+    sides = [recorded.recorded(side, lambda: meant_policy(model)) for side in (before, after)]
+    comparison = difference(sides[0], sides[1], Path.cwd())
     if page is not None:
-        write_page(page, said)
-    print(whole(said) if as_json else difference_lines(said) + (f"\n\npage: {page}" if page else ""))
+        write_page(page, comparison)
+    print(whole(comparison) if as_json else difference_lines(comparison) + (f"\n\npage: {page}" if page else ""))

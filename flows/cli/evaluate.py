@@ -51,28 +51,29 @@ def evaluate(
         find_recipe(recipe)
     from models.recipes.strategy import read_strategy
 
-    _, own = read_strategy(strategy, overrides or [])  # reports errors before Prefect starts, which takes seconds
+    # This reports errors before Prefect starts, which takes seconds.
+    _, strategy_overrides = read_strategy(strategy, overrides or [])
     from models.policies.folder import check_model_folder
     from models.recipes.load import load_recipe
-    from tasks.registered.recorded_recipe import asked_of
+    from tasks.registered.recorded_recipe import recorded_arguments
     from tasks.tracking import recorded, store
 
     folder = Path(policy).expanduser()
-    asked: list[str] = []
+    recipe_overrides: list[str] = []
     if folder.is_dir():
         if not recipe:
             raise UserError(f"{policy} is a folder: --recipe says on whose problems and in which episodes")
         check_model_folder(folder)
-        named = str(folder.absolute())
+        policy_address = str(folder.absolute())
     else:
         store.open_for_reading(state_folder())
-        said = recorded.recorded(policy, lambda: meant_policy(model))
-        if said.version is None:
-            raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be measured")
-        named = f"{said.version.name}/{said.version.version}"
+        record = recorded.recorded(policy, lambda: meant_policy(model))
+        if record.version is None:
+            raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be measured")
+        policy_address = f"{record.version.name}/{record.version.version}"
         if not recipe:
-            recipe, asked = asked_of(said)
-    load_recipe(recipe, [*asked, *own])
+            recipe, recipe_overrides = recorded_arguments(record)
+    load_recipe(recipe, [*recipe_overrides, *strategy_overrides])
     require_space(state_folder())
     writable_state_folder()
     from flows.runtime import console
@@ -84,6 +85,6 @@ def evaluate(
 
     console.quiet(caller_prints_error=True)
     server_answers()
-    compared = evaluate_strategy(named, strategy, recipe, [*asked, *(overrides or [])])
+    comparison = evaluate_strategy(policy_address, strategy, recipe, [*recipe_overrides, *(overrides or [])])
     interrupt.raise_again()
-    print(strategy_lines(compared.run, compared.plain, compared.strategy, state_folder()))
+    print(strategy_lines(comparison.run, comparison.plain, comparison.strategy, state_folder()))

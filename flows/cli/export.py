@@ -34,8 +34,8 @@ def export(
 
     exporting.require_empty(folder)
     store.open_for_reading(state_folder())
-    said = recorded.recorded(version, lambda: meant_policy(model))
-    exporting.export(said, folder, licence)
-    assert said.version is not None, "only versions are exported"
-    gpu, cpu = serve_commands(str(folder.absolute()), exporting.served_name(said.version))
-    print(f"{said.label}: {folder}\n\n{gpu}\n\non a CPU:\n{cpu}")
+    record = recorded.recorded(version, lambda: meant_policy(model))
+    exporting.export(record, folder, licence)
+    assert record.version is not None, "only versions are exported"
+    gpu, cpu = serve_commands(str(folder.absolute()), exporting.served_name(record.version))
+    print(f"{record.label}: {folder}\n\n{gpu}\n\non a CPU:\n{cpu}")

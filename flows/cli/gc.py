@@ -57,20 +57,20 @@ def gc(
 
 def prune_lines(held: Sequence[StateItem]) -> str:
     """List the entries to delete, one per line, and those to keep, one line per reason, with their sizes."""
-    going = [entry for entry in held if entry.goes]
+    going = [entry for entry in held if entry.removed]
     lines = [
         f"delete {readable_size(entry.bytes):>9}  last used {entry.used:%Y-%m-%d}  {entry.what}: {entry.why}"
         for entry in sorted(going, key=lambda entry: -entry.bytes)
     ]
     staying: dict[str, list[int]] = defaultdict(list)
     for entry in held:
-        if not entry.goes:
+        if not entry.removed:
             staying[entry.why].append(entry.bytes)
     lines += [
         f"keep   {readable_size(sum(sizes)):>9}  {len(sizes)} for: {why}"
         for why, sizes in sorted(staying.items(), key=lambda item: -sum(item[1]))
     ]
-    kept = sum(entry.bytes for entry in held if not entry.goes)
+    kept = sum(entry.bytes for entry in held if not entry.removed)
     gone = sum(entry.bytes for entry in going)
     total = (
         f"{readable_size(gone)} in {len(going)} to delete, {readable_size(kept)} in {len(held) - len(going)} to keep"

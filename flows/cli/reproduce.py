@@ -41,45 +41,46 @@ def reproduce(
     Example: `git checkout COMMIT`, then `rewardflow reproduce 3`
     """
     from flows.reproduction import as_json as whole
-    from flows.reproduction import reproduction_lines, wanted_version, warning
+    from flows.reproduction import reproducible_version, reproduction_lines, warning
     from flows.runtime import console
     from flows.servers import temporary_server
-    from tasks.registered.reproduction import note, reproduction
+    from tasks.registered.reproduction import record_reproduction, reproduction
     from tasks.tracking import store
 
     try:
         require_space(state_folder())
         store.open_for_reading(state_folder())
-        wanted = wanted_version(version, lambda: meant_policy(model), Path.cwd())
-        if line := warning(wanted.around):
+        target = reproducible_version(version, lambda: meant_policy(model), Path.cwd())
+        if line := warning(target.surroundings):
             print(line, file=sys.stderr)
         server_answers = temporary_server.start(state_folder())
         from flows.reproduce import retrained
 
         console.quiet(caller_prints_error=True)
         server_answers()
-        with retrained(wanted.said.label, wanted.said.run[:12], wanted.to_train, wanted.precisions, keep) as made:
+        label, run = target.record.label, target.record.run[:12]
+        with retrained(label, run, target.to_train, target.precisions, keep) as retraining:
             interrupt.raise_again()
-            said = reproduction(
-                wanted.said,
-                wanted.recipe,
-                wanted.data,
-                wanted.original,
-                made.folder,
-                made.metrics,
-                wanted.around,
+            comparison = reproduction(
+                target.record,
+                target.recipe,
+                target.data,
+                target.original,
+                retraining.folder,
+                retraining.metrics,
+                target.surroundings,
                 tolerance,
             )
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(NOT_HERE) from None
-    print(whole(said) if as_json else reproduction_lines(said))
+    print(whole(comparison) if as_json else reproduction_lines(comparison))
     if noted:
         try:
-            note(wanted.said, said)
+            record_reproduction(target.record, comparison)
         except UserError as error:
             print(f"not noted on the version: {error}", file=sys.stderr)
     if keep:
-        print(f"made: {made.folder}", file=sys.stderr)
-    if not said.identical:
+        print(f"made: {retraining.folder}", file=sys.stderr)
+    if not comparison.identical:
         raise typer.Exit(1)

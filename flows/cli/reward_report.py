@@ -50,31 +50,31 @@ def reward_report(
         find_recipe(recipe)
     from models.recipes.load import load_recipe
     from tasks.registered.policy import named_version
-    from tasks.registered.recorded_recipe import asked_of
+    from tasks.registered.recorded_recipe import recorded_arguments
     from tasks.steps.promote import policy_name
     from tasks.tracking import recorded, registry, store
 
     store.open_for_reading(state_folder())
-    said = recorded.recorded(model, lambda: model)
-    if said.version is None:
-        raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be measured")
-    asked: list[str] = []
+    record = recorded.recorded(model, lambda: model)
+    if record.version is None:
+        raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be measured")
+    recipe_overrides: list[str] = []
     if not recipe:
-        recipe, asked = asked_of(said)
-    asked += overrides or []
-    checked = load_recipe(recipe, asked)
-    if checked.reward_model is None:
+        recipe, recipe_overrides = recorded_arguments(record)
+    recipe_overrides += overrides or []
+    loaded_recipe = load_recipe(recipe, recipe_overrides)
+    if loaded_recipe.reward_model is None:
         raise UserError(f"{recipe}: reward_model is null, so it does not say how one reads")
-    if checked.reward_model.report is None:
-        asked += ["reward_model.report={}"]
-    whose = list(policies or [])
-    if not whose:
-        name = policy_name(checked)
+    if loaded_recipe.reward_model.report is None:
+        recipe_overrides += ["reward_model.report={}"]
+    scored_policies = list(policies or [])
+    if not scored_policies:
+        name = policy_name(loaded_recipe)
         champion = registry.champion(name)
         if champion is None:
             raise UserError(f"{name} has no champion; --policy names whose completions are scored")
-        whose = [f"{name}/{champion.version}"]
-    for policy in whose:
+        scored_policies = [f"{name}/{champion.version}"]
+    for policy in scored_policies:
         named_version(policy)
     require_space(state_folder())
     writable_state_folder()
@@ -88,8 +88,10 @@ def reward_report(
 
     console.quiet(caller_prints_error=True)
     server_answers()
-    made = report(f"{said.version.name}/{said.version.version}", whose, others or [], recipe, asked)
+    measurement = report(
+        f"{record.version.name}/{record.version.version}", scored_policies, others or [], recipe, recipe_overrides
+    )
     interrupt.raise_again()
-    print(report_lines(made.run, made.result, state_folder()))
-    if distrusted(made.result):
+    print(report_lines(measurement.run, measurement.result, state_folder()))
+    if distrusted(measurement.result):
         raise typer.Exit(1)

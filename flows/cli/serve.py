@@ -40,5 +40,5 @@ def serve(
 
     collection.begin()
     store.open_for_reading(state_folder())
-    said = recorded.recorded(version, lambda: meant_policy(model))
-    serve_policy(said, writable_state_folder(), PolicyEndpoint(host, port, drain, tuple(options or ())))
+    record = recorded.recorded(version, lambda: meant_policy(model))
+    serve_policy(record, writable_state_folder(), PolicyEndpoint(host, port, drain, tuple(options or ())))

@@ -42,9 +42,9 @@ class News(logging.Filter):
             return True
         if record.levelno < logging.WARNING or str(record.msg).startswith("Finished in state"):
             return False
-        if interrupt.asked() is not None:  # errors from here on are caused by the interrupt
+        if interrupt.received_signal() is not None:  # errors from here on are caused by the interrupt
             return False
-        if self.caller_prints_error and any(saying in record.getMessage() for saying in ERROR_TEXTS):
+        if self.caller_prints_error and any(text in record.getMessage() for text in ERROR_TEXTS):
             return False
         of_user = record.exc_info is not None and isinstance(record.exc_info[1], UserError)
         return not (of_user or getattr(record, "user_error", False)) or not self.caller_prints_error
@@ -60,11 +60,11 @@ def quiet(caller_prints_error: bool = False) -> None:
 
     for handler in logging.getLogger().handlers:
         if isinstance(handler, PrefectConsoleHandler):
-            present = next((known for known in handler.filters if isinstance(known, News)), None)
-            if present is None:
+            news_filter = next((known for known in handler.filters if isinstance(known, News)), None)
+            if news_filter is None:
                 handler.addFilter(News(caller_prints_error))
             else:
-                present.caller_prints_error |= caller_prints_error
+                news_filter.caller_prints_error |= caller_prints_error
     _without_traceback()
     warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
@@ -110,5 +110,5 @@ class _WithoutTraceback(logging.Filter):
 def _without_traceback() -> None:
     for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
         logger = logging.getLogger(name)
-        if not any(isinstance(present, _WithoutTraceback) for present in logger.filters):
+        if not any(isinstance(existing, _WithoutTraceback) for existing in logger.filters):
             logger.addFilter(_WithoutTraceback())

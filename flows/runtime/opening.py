@@ -26,7 +26,7 @@ from tasks.host.machine import log_machine
 from tasks.pages import run_names
 from tasks.registered.base import described as as_recorded
 from tasks.registered.base import resolve_base, source_line, until_done
-from tasks.registered.recorded_recipe import log_asked
+from tasks.registered.recorded_recipe import log_recipe_settings
 from tasks.runner import interrupt
 from tasks.tracking import aliases, records, registry, runs, store, summaries, tags
 
@@ -56,46 +56,46 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
     Raises:
         UserError: the recipe is wrong, a file that it names is missing, or other runs use the folder for too long.
     """
-    with ExitStack() as until_the_end:
-        stoppable = until_the_end.enter_context(notify_when_stopped(state_folder(), f"{kind} {recipe}"))
+    with ExitStack() as stack:
+        stoppable = stack.enter_context(notify_when_stopped(state_folder(), f"{kind} {recipe}"))
         prefect_run.require_plain_address()
-        until_the_end.enter_context(recorded_run(state_folder(), prefect_run.deployment()))
-        checked = load_recipe(recipe, overrides)
-        stoppable.what = f"{kind} {checked.name}"
-        require_files(checked)
-        home = until_the_end.enter_context(own_folder(checked.name))
-        resolved, base = resolve_base(kind, checked, home)
+        stack.enter_context(recorded_run(state_folder(), prefect_run.deployment()))
+        loaded_recipe = load_recipe(recipe, overrides)
+        stoppable.what = f"{kind} {loaded_recipe.name}"
+        require_files(loaded_recipe)
+        home = stack.enter_context(own_folder(loaded_recipe.name))
+        resolved, base = resolve_base(kind, loaded_recipe, home)
         if base is not None:
             require_files(resolved)
         set_threads(resolved.policy)
-        code = running_version(Path.cwd(), find_recipe(recipe), given=[source.file for source in checked.sources])
-        described = plain(as_recorded(resolved, base))
+        code = running_version(Path.cwd(), find_recipe(recipe), given=[source.file for source in loaded_recipe.sources])
+        settings = plain(as_recorded(resolved, base))
         recipe_tags = {
-            tags.RECIPE: checked.name,
-            tags.RECIPE_SHA256: digest(described),
+            tags.RECIPE: loaded_recipe.name,
+            tags.RECIPE_SHA256: digest(settings),
             tags.GIT_COMMIT: code.name,
-            tags.SEED: str(checked.seed),
+            tags.SEED: str(loaded_recipe.seed),
         }
         if base is not None:
             recipe_tags[tags.BASE_VERSION] = base.name
         base_source = source_line(resolved)
         if base_source:
             recipe_tags[tags.BASE_SOURCE] = base_source
-        if checked.placement.placed:
-            recipe_tags[tags.PLACEMENT] = str(checked.placement)
+        if loaded_recipe.placement.placed:
+            recipe_tags[tags.PLACEMENT] = str(loaded_recipe.placement)
         prefect = prefect_run.address()
         if prefect:
             recipe_tags[tags.PREFECT_RUN] = prefect
-        run_id = runs.open_flow_run(checked.name, f"{kind} {checked.name}", recipe_tags, described)
+        run_id = runs.open_flow_run(loaded_recipe.name, f"{kind} {loaded_recipe.name}", recipe_tags, settings)
         page = page_address(home, "mlflow") + summaries.page_of_run(run_id)
         prefect_run.link_to(page)
-        log_recipe(run_id, find_recipe(recipe), overrides, checked)
-        log_asked(run_id, described, Path.cwd(), find_recipe(recipe), overrides)
+        log_recipe(run_id, find_recipe(recipe), overrides, loaded_recipe)
+        log_recipe_settings(run_id, settings, Path.cwd(), find_recipe(recipe), overrides)
         log_machine(run_id, Path.cwd())
         facts = {
             "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
             "commit": code.name,
-            "seed": str(checked.seed),
+            "seed": str(loaded_recipe.seed),
         }
         if base is not None:
             facts["trained on from"] = str(base)
@@ -106,7 +106,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
         if prefect:
             facts["Prefect run"] = prefect
         stoppable.run, stoppable.link = run_id, page
-        with closed_with(run_id), until_done(kind, checked, home):
+        with closed_with(run_id), until_done(kind, loaded_recipe, home):
             yield FlowContext(resolved, Path.cwd(), home, run_id, code, facts, page)
         prefect_run.describe(*summaries.name_and_note(run_id), page)
 
@@ -131,7 +131,7 @@ def own_folder(experiment: str) -> Iterator[Path]:
     home = writable_state_folder()
     interrupt.keep()  # Prefect installs its own SIGTERM handler when a flow starts
     console.quiet()
-    with only_run(home, patience(), _say):
+    with only_run(home, patience(), _log_line):
         end_orphans(home)
         store.configure(home)
         for run in runs.sweep_dead_runs(experiment):
@@ -142,7 +142,7 @@ def own_folder(experiment: str) -> Iterator[Path]:
         yield home
 
 
-def _say(line: str) -> None:
+def _log_line(line: str) -> None:
     from prefect import get_run_logger
 
     get_run_logger().info(line)
@@ -156,13 +156,13 @@ def notice_champion(run: str, model: str, earlier: str = "") -> str:
     """
     from prefect import get_run_logger
 
-    noticed = aliases.record_outside_changes(model)
-    if not noticed:
+    change = aliases.record_outside_changes(model)
+    if not change:
         return earlier
-    get_run_logger().warning(f"{model}: {noticed}")
-    news = "; ".join(filter(None, [earlier, noticed]))
-    runs.set_tags(run, {tags.CHAMPION_NOTICED: news})
-    return news
+    get_run_logger().warning(f"{model}: {change}")
+    description = "; ".join(filter(None, [earlier, change]))
+    runs.set_tags(run, {tags.CHAMPION_NOTICED: description})
+    return description
 
 
 @contextmanager

@@ -48,9 +48,9 @@ def closing_lines(outcome: TrainFlowResult, home: Path) -> str:
 
 def _all_runs(run_id: str, home: Path) -> str:
     """Return the line with the shared view of all runs of the experiment, which shows what each promoted."""
-    from tasks.tracking.views import promotions_beside
+    from tasks.tracking.views import promotions_hint
 
-    return f"all runs   {page_address(home, 'mlflow')}{promotions_beside(run_id)}"
+    return f"all runs   {page_address(home, 'mlflow')}{promotions_hint(run_id)}"
 
 
 def _where(run_id: str, home: Path) -> list[str]:
@@ -99,15 +99,17 @@ def strategy_lines(run_id: str, plain: StepResult, strategy: StepResult, home: P
             sides = (plain.metrics.get(f"eval/{name}"), strategy.metrics.get(f"eval/{name}"))
             shown = ["" if side is None else f"{side:.4f}" for side in sides]
             rows.append([name, *shown, f"{gain:+.4f}", f"[{low:+.4f}, {high:+.4f}]"])
-    beside = {key.removeprefix("cross_play/"): value for key, value in strategy.metrics.items() if "cross_play/" in key}
+    partner_wins = {
+        key.removeprefix("cross_play/"): value for key, value in strategy.metrics.items() if "cross_play/" in key
+    }
     spent = {key.removeprefix("strategy/"): value for key, value in strategy.metrics.items() if key.startswith("strat")}
     took = (
         f"{spent['calls_a_turn']:.1f} calls a turn ({spent['calls']:,.0f} for {spent['turns']:,.0f}), "
         f"{spent['tokens_read']:,.0f} tokens read, {spent['tokens_written']:,.0f} written"
     )
     lines = ["", *columns(rows), "", f"took       {took}"]
-    if beside:
-        lines.append("partners   " + ", ".join(f"{name} wins {value:+.4f}" for name, value in beside.items()))
+    if partner_wins:
+        lines.append("partners   " + ", ".join(f"{name} wins {value:+.4f}" for name, value in partner_wins.items()))
     if spent["no_room"]:
         lines.append(f"           {spent['no_room']:,.0f} questions were left out: the policy has no room for them")
     return "\n".join([*lines, *_where(run_id, home)])

@@ -15,8 +15,8 @@ from flows.runtime.data_steps import (
     call_validation,
     prepare_additional_data,
 )
-from flows.runtime.going_on import ResumableTraining
 from flows.runtime.opening import FlowContext
+from flows.runtime.resumable_training import ResumableTraining
 from flows.runtime.steps import call_cached, call_step, context_of
 from models.base.sections import Sections
 from models.method.learner import Role
@@ -72,28 +72,28 @@ class TrainingProgress:
         """
         rewarded = made_reward_model(self.rewarded)
         sections = ShownSections(self.opened.recipe)
-        return self._measured(f"evaluate {role}", sections, policy, self.validated, rewarded)
+        return self._measure(f"evaluate {role}", sections, policy, self.validated, rewarded)
 
     def evaluated_candidate(self) -> StepResult:
         """Evaluate the trained policy on the validation split."""
         assert self.tuned is not None, "the recipe has a schedule"
-        measured = self.evaluated("candidate", policy_of_step(self.tuned))
-        self.scores = measured.metrics
-        return measured
+        result = self.evaluated("candidate", policy_of_step(self.tuned))
+        self.scores = result.metrics
+        return result
 
     def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
         """Evaluate a policy for the gate's verdict: on the gate's problems and on each held-out set."""
         rewarded = made_reward_model(self.rewarded)
         sections = GateSections(self.opened.recipe)
         return OnGate(
-            self._measured(f"gate {role}", sections, policy, self.validated, rewarded),
+            self._measure(f"gate {role}", sections, policy, self.validated, rewarded),
             {
-                name: self._measured(f"gate {role} on {name}", GateSections(held.recipe), policy, held.validated, None)
+                name: self._measure(f"gate {role} on {name}", GateSections(held.recipe), policy, held.validated, None)
                 for name, held in self.held_out.items()
             },
         )
 
-    def _measured(
+    def _measure(
         self,
         name: str,
         sections: Sections,
@@ -123,26 +123,36 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
     for held in data.held_out.values():
         log_data(run, held.version, held_out=True)
     if data.held_out:
-        known = (f"{name} {held.version.digest[:8]}" for name, held in data.held_out.items())
-        opened.facts["held-out sets"] = ", ".join(known)
-    named = {"teacher": recipe.teacher, "judge": recipe.judge}
-    served = [key for key, settings in named.items() if settings is not None and settings.address is not None]
-    unknown = [f"which model served {key}.address cannot be determined later" for key in served]
+        versions = (f"{name} {held.version.digest[:8]}" for name, held in data.held_out.items())
+        opened.facts["held-out sets"] = ", ".join(versions)
+    model_settings = {"teacher": recipe.teacher, "judge": recipe.judge}
+    served_keys = [
+        key for key, settings in model_settings.items() if settings is not None and settings.address is not None
+    ]
+    unpinned_models = [f"which model served {key}.address cannot be determined later" for key in served_keys]
     base = recipe.policy.base
     if base is not None and given_folder(base) is None:
-        unknown.append(unpinned_base(base))
+        unpinned_models.append(unpinned_base(base))
     makers = {
         role: recipe_of(settings, recipe, role) for role, settings in frozen_models(recipe).items() if settings.recipe
     }
-    apart = {
+    additional_data = {
         role: prepare_additional_data(opened, maker, role)
         for role, maker in makers.items()
         if maker.data != recipe.data
     }
-    for other in apart.values():
-        log_data(run, other.version)
+    for prepared_data in additional_data.values():
+        log_data(run, prepared_data.version)
     unpinned = "; ".join(
-        filter(None, (opened.code.unpinned, *data.unpinned, *(it.version.unpinned for it in apart.values()), *unknown))
+        filter(
+            None,
+            (
+                opened.code.unpinned,
+                *data.unpinned,
+                *(prepared.version.unpinned for prepared in additional_data.values()),
+                *unpinned_models,
+            ),
+        )
     )
     if unpinned:
         get_run_logger().warning(f"not pinned, so it cannot be reproduced: {unpinned}")
@@ -153,7 +163,7 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
         steps.append(call_step(opened, task, sections, *inputs, refresh=refresh, name=name))
         return steps[-1]
 
-    def learned(
+    def fit_rewards(
         maker: Recipe, rows: StepResult, warmed: StepResult, judges: Mapping[Role, PolicyFiles], of: str = ""
     ) -> StepResult:
         """Make the reward model of a recipe, for completions or for steps; a judge may give its pairs or labels."""
@@ -164,26 +174,28 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
             inputs += (step(label_pairs, JurySections(maker), *inputs, judges, name=of and f"{of}label_pairs"),)
         if maker.reward_model.process is None:
             return step(reward_model, sections, *inputs, name=of and f"{of}reward_model")
-        labelled = step(label_steps, LabelSections(maker), *inputs, judges, name=of and f"{of}label_steps")
-        return step(process_model, sections, *inputs, labelled, name=of and f"{of}process_model")
+        labels = step(label_steps, LabelSections(maker), *inputs, judges, name=of and f"{of}label_steps")
+        return step(process_model, sections, *inputs, labels, name=of and f"{of}process_model")
 
-    def frozen(role: Role, settings: FrozenSettings) -> PolicyFiles:
+    def frozen_policy(role: Role, settings: FrozenSettings) -> PolicyFiles:
         """Return a model that the policy learns from: the given files, or a model made by a recipe of its own."""
         if settings.path is not None:
             return given_policy(settings.path)
         maker, rows = makers[role], validated
-        if role in apart:
-            rows = step(validate_data, ValidationSections(maker), apart[role].version, name=f"{role}: validate_data")
+        if role in additional_data:
+            rows = step(
+                validate_data, ValidationSections(maker), additional_data[role].version, name=f"{role}: validate_data"
+            )
         warmed = step(warm_start, WarmStartSections(maker), rows, name=f"{role}: warm_start")
         if maker.schedule is None:
             return policy_of_step(warmed)
         rewarded = None
         if any(reward.needs_reward_model for reward in maker.rewards):
-            rewarded = learned(maker, rows, warmed, {}, f"{role}: ")
+            rewarded = fit_rewards(maker, rows, warmed, {}, f"{role}: ")
         tuned = step(fine_tune, FineTuneSections(maker), rows, warmed, rewarded, {}, name=f"{role}: fine_tune")
         return policy_of_step(tuned)
 
-    going_on = ResumableTraining(opened, version, resume) if resume is not None else None
+    resumable = ResumableTraining(opened, version, resume) if resume is not None else None
     validated = call_validation(opened, data, refresh)
     held_out = call_held_out_validation(opened, data, refresh)
     steps = [data.result, validated]
@@ -193,25 +205,25 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
     rewarded = None
     teachers: dict[Role, PolicyFiles] = {}
     if recipe.reward_model is not None:
-        if (recipe.judges_report or recipe.judges_rows) and (judge := frozen_models(recipe).get("judge")):
-            teachers["judge"] = frozen("judge", judge)
-        rewarded = learned(recipe, validated, warmed, dict(teachers))
+        if (recipe.judges_report or recipe.judges_rows) and (judge_settings := frozen_models(recipe).get("judge")):
+            teachers["judge"] = frozen_policy("judge", judge_settings)
+        rewarded = fit_rewards(recipe, validated, warmed, dict(teachers))
         if recipe.reward_model.report is not None:
-            learning = [("before training", policy_of_step(warmed))]
-            said = (made_reward_model(rewarded), learning, (), dict(teachers))
-            judged = step(reward_report, ReportSections(recipe), validated, *said)
-            require_trust(judged)
+            policies = [("before training", policy_of_step(warmed))]
+            report_inputs = (made_reward_model(rewarded), policies, (), dict(teachers))
+            report = step(reward_report, ReportSections(recipe), validated, *report_inputs)
+            require_trust(report)
     training = TrainingProgress(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
     if recipe.schedule is not None:
         for role, settings in frozen_models(recipe).items():
             if role not in teachers:
-                teachers[role] = frozen(role, settings)
+                teachers[role] = frozen_policy(role, settings)
         inputs = (validated, warmed, rewarded, teachers)
         context = context_of(opened, fine_tune.name, FineTuneSections(recipe), *inputs)
-        if going_on is not None:
-            going_on.begin(context.folder)
+        if resumable is not None:
+            resumable.begin(context.folder)
         training.tuned = call_cached(fine_tune, context, *inputs, refresh=refresh)
         steps.append(training.tuned)
-        if going_on is not None:
-            going_on.ended()
+        if resumable is not None:
+            resumable.ended()
     return training

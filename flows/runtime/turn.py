@@ -31,12 +31,12 @@ def patience() -> float:
     Raises:
         UserError: REWARDFLOW_WAIT is not a number of seconds.
     """
-    said = os.environ.get(WAIT, "")
+    value = os.environ.get(WAIT, "")
     with suppress(ValueError):
-        seconds = float(said) if said else HALF_A_DAY
+        seconds = float(value) if value else HALF_A_DAY
         if seconds >= 0:
             return seconds
-    raise UserError(f"{WAIT} is {said!r}; set it to the seconds that a run may wait for another one, 0 for none")
+    raise UserError(f"{WAIT} is {value!r}; set it to the seconds that a run may wait for another one, 0 for none")
 
 
 @contextmanager
@@ -53,21 +53,21 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
     """
     home.mkdir(parents=True, exist_ok=True)
     with (home / LOCK).open("a+") as lock:
-        with _ticket(home / QUEUE) as ticket:
-            until, known, seen = time.monotonic() + wait, "", ""
-            while _before(ticket) or not _taken(lock):
+        with _queue_ticket(home / QUEUE) as ticket:
+            deadline, reported_holder, last_holder = time.monotonic() + wait, "", ""
+            while _has_earlier_ticket(ticket) or not _take_lock(lock):
                 lock.seek(0)
-                who = lock.read().strip() or "unknown"
-                if time.monotonic() >= until:
+                holder = lock.read().strip() or "unknown"
+                if time.monotonic() >= deadline:
                     raise UserError(
-                        f"{home}: another run (process {who}) is in progress in this folder; wait for it or set "
+                        f"{home}: another run (process {holder}) is in progress in this folder; wait for it or set "
                         "REWARDFLOW_HOME"
                     )
                 # Report at the second look: a new holder of the lock may not yet have written its process id.
-                if who != known and who == seen:
-                    report(f"waiting for the run of process {who} in {home} to end ({WAIT}=0 does not wait)")
-                    known = who
-                seen = who
+                if holder != reported_holder and holder == last_holder:
+                    report(f"waiting for the run of process {holder} in {home} to end ({WAIT}=0 does not wait)")
+                    reported_holder = holder
+                last_holder = holder
                 time.sleep(PAUSE)
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -76,14 +76,14 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
 
 
 @contextmanager
-def _ticket(queue: Path) -> Iterator[Path]:
+def _queue_ticket(queue: Path) -> Iterator[Path]:
     """Hold a place in the queue until it is this process's turn."""
     queue.mkdir(exist_ok=True)
     ticket = queue / f"{time.time_ns():020d}-{os.getpid()}"
     # Lock under another name first: a visible ticket without its lock would count as that of a dead process.
     hidden = ticket.with_name(f".{ticket.name}")
-    with hidden.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with hidden.open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         hidden.rename(ticket)
         try:
             yield ticket
@@ -91,19 +91,19 @@ def _ticket(queue: Path) -> Iterator[Path]:
             ticket.unlink(missing_ok=True)
 
 
-def _before(ticket: Path) -> bool:
+def _has_earlier_ticket(ticket: Path) -> bool:
     """Whether a process that arrived earlier still waits. Tickets of dead processes are removed."""
     for other in sorted(ticket.parent.glob("[0-9]*")):
         if other.name >= ticket.name:
             return False
-        with suppress(FileNotFoundError), other.open("a") as held:
-            if not _taken(held):
+        with suppress(FileNotFoundError), other.open("a") as lock_file:
+            if not _take_lock(lock_file):
                 return True
             other.unlink(missing_ok=True)
     return False
 
 
-def _taken(lock: TextIO) -> bool:
+def _take_lock(lock: TextIO) -> bool:
     """Take the lock if it is free, and keep it until the file is closed. Return whether it was free."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,21 +31,21 @@ MOST = 2**20
 
 
 @contextmanager
-def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> Iterator[Callable[[], None]]:
+def check_registry(every: float = MINUTE, report: Callable[[str], None] = _LOG.info) -> Iterator[Callable[[], None]]:
     """Check the registry for decisions repeatedly in a thread. Yields a function that triggers a check at once.
 
     Args:
         every: seconds between two checks.
-        say: receives one sentence for each action.
+        report: receives one sentence for each action.
     """
     now, over = threading.Event(), threading.Event()
 
-    def work() -> None:
+    def apply_repeatedly() -> None:
         while not over.is_set():
             now.clear()
             try:
                 for sentence in approval_by_tag.apply_decisions():
-                    say(sentence)
+                    report(sentence)
             except Exception as error:  # the next check may succeed
                 _LOG.warning("words on MLflow's pages wait: %s", error)
             now.wait(every)
@@ -53,7 +53,7 @@ def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> It
     def look() -> None:
         now.set()
 
-    thread = threading.Thread(target=work, name="approvals", daemon=True)
+    thread = threading.Thread(target=apply_repeatedly, name="approvals", daemon=True)
     thread.start()
     try:
         yield look
@@ -64,7 +64,7 @@ def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> It
 
 
 @contextmanager
-def listening(look: Callable[[], None], port: int = PORT, host: str = HOST) -> Iterator[str]:
+def receive_deliveries(look: Callable[[], None], port: int = PORT, host: str = HOST) -> Iterator[str]:
     """Receive deliveries of MLflow's webhook and call `look` for each. Yields the address.
 
     Raises:
@@ -113,11 +113,13 @@ def serve_approvals(port: int, host: str, address: str) -> None:
     """
     with (
         servers_end_with_us(),
-        looking(say=lambda line: print(line, flush=True)) as look,
-        listening(look, port, host) as own,
-        webhooks.open_webhook(address or own) as refused,
+        check_registry(report=lambda line: print(line, flush=True)) as look,
+        receive_deliveries(look, port, host) as own_address,
+        webhooks.open_webhook(address or own_address) as reason,
     ):
-        how = f"not by MLflow's webhook: {refused}" if refused else f"MLflow's webhook sends to {address or own}"
-        print(f"tags `approve` and `reject` at {store.current().shown} are looked at once a minute; {how}")
+        delivery = (
+            f"not by MLflow's webhook: {reason}" if reason else f"MLflow's webhook sends to {address or own_address}"
+        )
+        print(f"tags `approve` and `reject` at {store.current().shown} are looked at once a minute; {delivery}")
         print("Ctrl-C ends it.", flush=True)
         signal.pause()

@@ -62,14 +62,14 @@ def automations_of(
     from prefect.events.actions import CallWebhook, ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-    ids = [f"prefect.deployment.{known}" for known, _ in deployments.values()]
+    ids = [f"prefect.deployment.{deployment_id}" for deployment_id, _ in deployments.values()]
     runs: dict[str, Any] = {
         "match": {"prefect.resource.id": "prefect.flow-run.*"},
         "match_related": {"prefect.resource.role": "deployment", "prefect.resource.id": ids},
     }
     ended = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
     beat = "prefect.flow-run.heartbeat"
-    made = [
+    automations = [
         AutomationCore(
             name=f"{OURS}no heartbeat",
             description="A run whose process is gone becomes Crashed, which frees its place and is reported.",
@@ -101,15 +101,15 @@ def automations_of(
                 posture=Posture.Reactive,
                 threshold=1,
             ),
-            actions=[CallWebhook(block_document_id=block, payload=_crashed(address)) for block in blocks],
+            actions=[CallWebhook(block_document_id=block, payload=_crash_message(address)) for block in blocks],
         ),
     ]
-    for name, (known, schedules) in deployments.items():
+    for name, (deployment_id, schedules) in deployments.items():
         if not schedules:
             continue
         within = longest_pause(schedules, clock.now()) + grace
-        link = f"{address}/deployments/deployment/{known}"
-        made.append(
+        link = f"{address}/deployments/deployment/{deployment_id}"
+        automations.append(
             AutomationCore(
                 name=f"{OURS}{name} is silent",
                 description=f"No run of {name} began within {within}: a message is sent.",
@@ -117,24 +117,29 @@ def automations_of(
                     match=runs["match"],
                     match_related={
                         "prefect.resource.role": "deployment",
-                        "prefect.resource.id": f"prefect.deployment.{known}",
+                        "prefect.resource.id": f"prefect.deployment.{deployment_id}",
                     },
                     expect={"prefect.flow-run.Running"},
                     posture=Posture.Proactive,
                     threshold=1,
                     within=within,
                 ),
-                actions=[CallWebhook(block_document_id=block, payload=_silent(name, within, link)) for block in blocks],
+                actions=[
+                    CallWebhook(block_document_id=block, payload=_silence_message(name, within, link))
+                    for block in blocks
+                ],
             )
         )
-    return made
+    return automations
 
 
 def longest_pause(schedules: Schedules, now: datetime) -> timedelta:
     """Return the longest time between two consecutive runs, among the next `AHEAD` runs of each schedule."""
-    dues = [list(islice(CronSim(cron, now.astimezone(ZoneInfo(zone))), AHEAD)) for cron, zone in schedules]
-    until = min(due[-1] for due in dues)  # the runs of a denser schedule end earlier
-    times = sorted({time.astimezone(ZoneInfo("UTC")) for due in dues for time in due if time <= until})
+    due_times = [list(islice(CronSim(cron, now.astimezone(ZoneInfo(zone))), AHEAD)) for cron, zone in schedules]
+    until = min(schedule_times[-1] for schedule_times in due_times)  # the runs of a denser schedule end earlier
+    times = sorted(
+        {time.astimezone(ZoneInfo("UTC")) for schedule_times in due_times for time in schedule_times if time <= until}
+    )
     return max(after - before for before, after in pairwise(times))
 
 
@@ -150,26 +155,26 @@ def create_automations(deployments: Sequence[Deployment], grace: timedelta = GRA
     from prefect.client.orchestration import get_client
     from prefect.settings import get_current_settings
 
-    to = receivers()
-    if not to or not deployments:
+    targets = receivers()
+    if not targets or not deployments:
         return []
     settings = get_current_settings()
     heartbeat = timedelta(seconds=settings.flows.heartbeat_frequency or 180)
     with get_client(sync_client=True) as client:
-        known = _known(client, deployments)
-        blocks = [_block(number, receiver) for number, receiver in enumerate(to, 1)]
+        known_deployments = _known_deployments(client, deployments)
+        blocks = [_save_block(number, receiver) for number, receiver in enumerate(targets, 1)]
         address = str(client.api_url).rstrip("/").removesuffix("/api")
-        wanted = automations_of(known, blocks, address, heartbeat, grace)
-        there = {entry.name: entry for entry in client.read_automations() if entry.name.startswith(OURS)}
-        for automation in wanted:
-            if (old := there.pop(automation.name, None)) is not None and old.id is not None:
-                client.update_automation(old.id, automation)
+        automations = automations_of(known_deployments, blocks, address, heartbeat, grace)
+        existing = {entry.name: entry for entry in client.read_automations() if entry.name.startswith(OURS)}
+        for automation in automations:
+            if (previous := existing.pop(automation.name, None)) is not None and previous.id is not None:
+                client.update_automation(previous.id, automation)
             else:
                 client.create_automation(automation)
-        for left in there.values():  # their deployments are gone
-            if left.id is not None:
-                client.delete_automation(left.id)
-    return [automation.name for automation in wanted]
+        for obsolete in existing.values():  # their deployments are gone
+            if obsolete.id is not None:
+                client.delete_automation(obsolete.id)
+    return [automation.name for automation in automations]
 
 
 def pause_automations() -> None:
@@ -212,25 +217,27 @@ def require_lasting_server() -> None:
         )
 
 
-def _block(number: int, receiver: Receiver) -> UUID:
+def _save_block(number: int, receiver: Receiver) -> UUID:
     from prefect.blocks.webhook import Webhook
     from pydantic import SecretStr
 
     block = Webhook(url=SecretStr(receiver.url), headers={"Content-Type": "application/json"})  # type: ignore[arg-type]
-    saved: Any = block.save(f"{BLOCK}-{number}", overwrite=True)
-    made: UUID = saved
-    return made
+    saved_id: Any = block.save(f"{BLOCK}-{number}", overwrite=True)
+    block_id: UUID = saved_id
+    return block_id
 
 
-def _known(client: Any, deployments: Sequence[Deployment]) -> dict[str, tuple[UUID, Schedules]]:
+def _known_deployments(client: Any, deployments: Sequence[Deployment]) -> dict[str, tuple[UUID, Schedules]]:
     """Return the deployments that the server has, by name."""
     from prefect.client.schemas.filters import DeploymentFilter
 
     names = [deployment.name for deployment in deployments]
-    there = client.read_deployments(deployment_filter=DeploymentFilter.model_validate({"name": {"any_": names}}))
-    ids = {(entry.name, (entry.entrypoint or "").rpartition("/")[2]): entry.id for entry in there}
+    server_deployments = client.read_deployments(
+        deployment_filter=DeploymentFilter.model_validate({"name": {"any_": names}})
+    )
+    ids = {(entry.name, (entry.entrypoint or "").rpartition("/")[2]): entry.id for entry in server_deployments}
     known: dict[str, tuple[UUID, Schedules]] = {
-        deployment.name: (ids[key], [(when.cron, when.timezone) for when in deployment.schedules])
+        deployment.name: (ids[key], [(schedule.cron, schedule.timezone) for schedule in deployment.schedules])
         for deployment in deployments
         if (key := (deployment.name, deployment.entrypoint.rpartition("/")[2])) in ids
     }
@@ -239,7 +246,7 @@ def _known(client: Any, deployments: Sequence[Deployment]) -> dict[str, tuple[UU
     return known
 
 
-def _crashed(address: str) -> str:
+def _crash_message(address: str) -> str:
     """Return the message as a template that Prefect fills in: JSON with the fields of `tasks.messages.event.Event`."""
     link = f'"{address}/runs/flow-run/" ~ flow_run.id'
     text = 'flow_run.name ~ " of " ~ deployment.name ~ " is " ~ flow_run.state.name ~ ": " ~ '
@@ -250,8 +257,8 @@ def _crashed(address: str) -> str:
     )
 
 
-def _silent(name: str, within: timedelta, link: str) -> str:
+def _silence_message(name: str, within: timedelta, link: str) -> str:
     """Return the message as JSON; Prefect fills in the time and an id."""
     text = f"{name} is silent: no run began within {within} {link}"
-    said = json.dumps({"kind": "silent", "text": text, "link": link})
-    return said[:-1] + ', "at": {{ (firing.triggered | string) | tojson }}, "event_id": "prefect-{{ firing.id }}"}'
+    message = json.dumps({"kind": "silent", "text": text, "link": link})
+    return message[:-1] + ', "at": {{ (firing.triggered | string) | tojson }}, "event_id": "prefect-{{ firing.id }}"}'

@@ -18,7 +18,7 @@ def announce(opened: FlowContext, version: DataVersion) -> bool:
     from prefect.events import emit_event
 
     name = opened.recipe.data.name
-    if data_use.begun_on(opened.recipe.name, version.digest):
+    if data_use.has_training_on(opened.recipe.name, version.digest):
         return False
     emit_event(
         EVENT,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from flows.runtime.environment import MLFLOW_PORT, PREFECT_PORT
 from flows.runtime.notifications import sending
 from flows.schedule import automations
-from flows.schedule.approvals import looking
+from flows.schedule.approvals import check_registry
 from flows.schedule.deployments import Deployment, first_problem, read_deployments, schedules_of
 from flows.schedule.silence import silent, watching
 from flows.servers.server_record import running_servers
@@ -96,7 +96,7 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
             store.configure_here(home)
             with (
                 sending(home),
-                looking(),
+                check_registry(),
                 watching(home, schedules_of(deployments), f"{servers['prefect'].address}/deployments"),
             ):
                 _serve(served, {it.name for it in late}, deployments if lasting else ())

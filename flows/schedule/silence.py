@@ -81,11 +81,11 @@ def missed_runs(
     Raises:
         UserError: a cron expression or a time zone is invalid.
     """
-    known = since if last is None else max(since, last.begun, last.until)
+    accounted_until = since if last is None else max(since, last.begun, last.until)
     due: set[datetime] = set()
     for cron, zone in schedules:
         try:
-            times: Iterator[datetime] = CronSim(cron, known.astimezone(ZoneInfo(zone)))
+            times: Iterator[datetime] = CronSim(cron, accounted_until.astimezone(ZoneInfo(zone)))
         except (CronSimError, ValueError, KeyError, OSError) as error:
             raise UserError(f"no schedule: {cron!r} in {zone!r} ({error})") from None
         due.update(takewhile(lambda time: time <= now - grace, islice(times, MOST)))
@@ -94,17 +94,19 @@ def missed_runs(
 
 def silent(home: Path, deployments: Mapping[str, Schedules], now: datetime) -> list[Missed]:
     """Return the missed runs of each deployment since it was first served, last reported or got other schedules."""
-    said = []
+    missed = []
     for name, schedules in deployments.items():
         since = _accounted_for(home, name, schedules)
         if since is None:
             mark_reported(home, name, schedules, now)
         elif due := missed_runs(schedules, last_run(home, name, now), since, now):
-            said.append(Missed(name, due))
-    return said
+            missed.append(Missed(name, due))
+    return missed
 
 
-def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str, now: datetime | None = None) -> None:
+def report_missed_runs(
+    home: Path, deployments: Mapping[str, Schedules], link: str, now: datetime | None = None
+) -> None:
     """Notify people of every missed run, once, and log a warning.
 
     Args:
@@ -126,16 +128,16 @@ def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str,
 def watching(home: Path, deployments: Mapping[str, Schedules], link: str, every: float = MINUTE) -> Iterator[None]:
     """Report missed runs while the schedule is served, at once those from the time when it was not served.
 
-    Args: as of `tell_of_silence`; `every`: seconds.
+    Args: as of `report_missed_runs`; `every`: seconds.
     """
     over = threading.Event()
 
-    def work() -> None:
-        tell_of_silence(home, deployments, link)
+    def report_repeatedly() -> None:
+        report_missed_runs(home, deployments, link)
         while not over.wait(every):
-            tell_of_silence(home, deployments, link)
+            report_missed_runs(home, deployments, link)
 
-    thread = threading.Thread(target=work, name="silence", daemon=True)
+    thread = threading.Thread(target=report_repeatedly, name="silence", daemon=True)
     thread.start()
     try:
         yield

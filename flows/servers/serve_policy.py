@@ -30,7 +30,7 @@ from tasks.tracking.registry import VersionInfo
 
 START_SECONDS = 1800.0
 """Time limit for vLLM's start, seconds: on a GPU, compiling a large model takes minutes."""
-SAY_SECONDS = 10.0
+PROGRESS_SECONDS = 10.0
 """Seconds between two progress lines while vLLM starts."""
 EVERYWHERE = ("0.0.0.0", "::")
 """Host settings with which a server listens on all addresses of the machine."""
@@ -68,40 +68,40 @@ class PolicyEndpoint:
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-def serve(said: VersionRecord, home: Path, place: PolicyEndpoint) -> None:
+def serve(record: VersionRecord, home: Path, place: PolicyEndpoint) -> None:
     """Serve a version until Ctrl-C or SIGTERM; requests in flight are answered before it ends.
 
     Raises:
         UserError: vLLM cannot serve the version, vLLM is not installed, the port is in use, the memory is too small, or
             the server ended.
     """
-    version = said.version
+    version = record.version
     if version is None:
-        raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be served")
+        raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be served")
     if not has_vllm():
         raise UserError("vLLM is not installed, which serves policies: pip install '.[cpu]', or '.[cuda]' on a GPU")
     check_port(place.host, place.port)
-    with served_folder(said, home) as folder:
-        _serve_from(folder, said, version, home, place)
+    with served_folder(record, home) as folder:
+        _serve_from(folder, record, version, home, place)
 
 
-def _serve_from(folder: Path, said: VersionRecord, version: VersionInfo, home: Path, place: PolicyEndpoint) -> None:
+def _serve_from(folder: Path, record: VersionRecord, version: VersionInfo, home: Path, place: PolicyEndpoint) -> None:
     """Serve the model that was exported to a folder."""
-    check_use(said.label, read_use(folder))
-    check_heads(folder, said.label)
+    check_use(record.label, read_use(folder))
+    check_heads(folder, record.label)
     on_cpu = _on_cpu(folder)
     if place.host != HOST:
         print(f"warning: {place.host} can be reached from elsewhere, and only VLLM_API_KEY asks who comes", flush=True)
     names = (served_name(version), version.name)
-    options = [*_options(said, folder, on_cpu), *place.options]
+    options = [*_options(record, folder, on_cpu), *place.options]
     # Our options come last, so they win.
     ours = ["--model", str(folder), "--served-model-name", *names, "--host", place.host, "--port", str(place.port)]
-    with _Asked() as asked:
+    with _SignalCounter() as stop_signals:
         log = home / "logs" / f"serve-{place.port}.log"
-        print(f"Starting vLLM with {said.label} on port {place.port} (log: {log}) ...", flush=True)
+        print(f"Starting vLLM with {record.label} on port {place.port} (log: {log}) ...", flush=True)
         server = _launch([*options, *ours, "--enable-server-load-tracking"], place, log, home, on_cpu)
         try:
-            _run(server, place, names, asked)
+            _run(server, place, names, stop_signals)
         finally:
             end({server.name: server}, home / SERVING)
     print("Ended.")
@@ -144,12 +144,12 @@ def curl(address: str, name: str) -> str:
     return f"curl {address}/v1/chat/completions -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}"
 
 
-class _Asked:
+class _SignalCounter:
     """Counter of Ctrl-C and SIGTERM while the context is entered."""
 
     times = 0
 
-    def __enter__(self) -> _Asked:
+    def __enter__(self) -> _SignalCounter:
         self.before = {number: signal.signal(number, self._count) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
@@ -171,49 +171,49 @@ def stage(log: str) -> str:
 class _Starting:
     """Check whether a server is up; prints its stage every few seconds."""
 
-    def __init__(self, server: Server, asked: _Asked) -> None:
-        self.server, self.asked, self.began, self.lines = server, asked, time.monotonic(), 0
+    def __init__(self, server: Server, stop_signals: _SignalCounter) -> None:
+        self.server, self.stop_signals, self.began, self.lines = server, stop_signals, time.monotonic(), 0
 
     def __call__(self) -> bool:
-        if self.asked.times:
+        if self.stop_signals.times:
             return True
-        took = time.monotonic() - self.began
-        if took > SAY_SECONDS * (self.lines + 1):
+        seconds = time.monotonic() - self.began
+        if seconds > PROGRESS_SECONDS * (self.lines + 1):
             self.lines += 1
-            print(f"  {took:.0f} s: {stage(self.server.log)}", flush=True)
+            print(f"  {seconds:.0f} s: {stage(self.server.log)}", flush=True)
         return _get(self.server, "/health") is not None
 
 
-def _run(server: Server, place: PolicyEndpoint, names: Sequence[str], asked: _Asked) -> None:
-    wait_until_healthy(server, _Starting(server, asked), START_SECONDS, _cause)
-    if asked.times:
+def _run(server: Server, place: PolicyEndpoint, names: Sequence[str], stop_signals: _SignalCounter) -> None:
+    wait_until_healthy(server, _Starting(server, stop_signals), START_SECONDS, _cause)
+    if stop_signals.times:
         return
     print(f"\n  {names[0]}, also called {names[1]}: {server.address}/v1\n\n{curl(server.address, names[1])}\n")
     print("Ctrl-C or SIGTERM ends it when what is in flight is answered.", flush=True)
-    while server.process() and not asked.times:
+    while server.process() and not stop_signals.times:
         time.sleep(0.2)
-    if not asked.times:
+    if not stop_signals.times:
         raise UserError(f"vLLM ended by itself: {_cause(server.log)} (log: {server.log})")
-    _drain(server, place.drain, asked)
+    _drain(server, place.drain, stop_signals)
 
 
-def _drain(server: Server, seconds: float, asked: _Asked) -> None:
+def _drain(server: Server, seconds: float, stop_signals: _SignalCounter) -> None:
     """Wait until no request is in flight, for at most `seconds`, or until a further signal.
 
     vLLM's own shutdown is not enough: it drops requests in flight, and may wait for their connections for ever.
     """
-    deadline, before = time.monotonic() + seconds, asked.times
-    said = False
-    while server.process() and (count := _in_flight(server)) != 0 and asked.times == before:
+    deadline, before = time.monotonic() + seconds, stop_signals.times
+    announced = False
+    while server.process() and (count := _in_flight(server)) != 0 and stop_signals.times == before:
         if time.monotonic() > deadline:
-            many = "an unknown number of" if count is None else count
-            print(f"{many} requests in flight are dropped: {seconds:.0f} s are over", flush=True)
+            number = "an unknown number of" if count is None else count
+            print(f"{number} requests in flight are dropped: {seconds:.0f} s are over", flush=True)
             return
-        if count is not None and not said:
+        if count is not None and not announced:
             print(
                 f"Waiting for {count} requests in flight, {seconds:.0f} s at most; Ctrl-C again drops them", flush=True
             )
-            said = True
+            announced = True
         time.sleep(0.1)
 
 
@@ -241,9 +241,9 @@ def _launch(arguments: Sequence[str], place: PolicyEndpoint, log: Path, home: Pa
     return replace(server, address=place.address)
 
 
-def _options(said: VersionRecord, folder: Path, on_cpu: bool) -> list[str]:
+def _options(record: VersionRecord, folder: Path, on_cpu: bool) -> list[str]:
     """Return vLLM's options for this version on this machine."""
-    trusted = (recipe_of(said).get("policy") or {}).get("trust_remote_code")
+    trusted = (recipe_of(record).get("policy") or {}).get("trust_remote_code")
     return [*(["--trust-remote-code"] if trusted else []), *(cpu_options() if on_cpu else [])]
 
 
@@ -294,10 +294,10 @@ def _cause(log: str) -> str:
     errors = [" ".join(error.split()) for error in re.findall(pattern, re.sub(_PREFIX, "", text))]
     if any("Address already in use" in error for error in errors):
         return "another server took its port meanwhile; choose another with --port"
-    return errors[0][:300] if errors else _last_words(log)
+    return errors[0][:300] if errors else _last_line(log)
 
 
-def _last_words(log: str) -> str:
+def _last_line(log: str) -> str:
     """Return the last line of a log without vLLM's prefix."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip() and "warn" not in line.lower()]

@@ -94,9 +94,9 @@ def serving(
     given = given_servers(home)
     for server in given.values():
         check_given(server)
-    there = {**running_servers(home), **given}
+    running = {**running_servers(home), **given}
     ports = {"mlflow": mlflow_port, "prefect": prefect_port}
-    missing = {name: port for name, port in ports.items() if name not in there}
+    missing = {name: port for name, port in ports.items() if name not in running}
     for name, port in missing.items():
         if not port_is_free(port):
             title = {"mlflow": "MLflow", "prefect": "Prefect"}[name]
@@ -114,7 +114,7 @@ def serving(
             record(home, {**running_servers(home), **started})
         for server in started.values():
             wait_until_healthy(server)
-        yield {**there, **started}
+        yield {**running, **started}
     finally:
         end(started, home)
 
@@ -131,9 +131,11 @@ def end_orphans(home: Path) -> list[int]:
     orphans = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            marks = process.environ()
-            temporary = marks.get("PREFECT__SERVER_EPHEMERAL") == "1" and marks.get("PREFECT_HOME") == f"{home}/prefect"
-            if temporary and marks.get(STARTER, str(process.ppid())) != str(process.ppid()):
+            variables = process.environ()
+            temporary = (
+                variables.get("PREFECT__SERVER_EPHEMERAL") == "1" and variables.get("PREFECT_HOME") == f"{home}/prefect"
+            )
+            if temporary and variables.get(STARTER, str(process.ppid())) != str(process.ppid()):
                 process.terminate()
                 orphans.append(process)
     psutil.wait_procs(orphans, timeout=END_SECONDS)
@@ -142,25 +144,25 @@ def end_orphans(home: Path) -> list[int]:
 
 def serve(home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:
     """Run both servers until Ctrl-C or SIGTERM, and print their addresses. Returns at once if both run already."""
-    there = {**running_servers(home), **given_servers(home)}
-    if len(there) == 2:
+    running = {**running_servers(home), **given_servers(home)}
+    if len(running) == 2:
         print("Both servers are running already:")
-        print(addresses(there))
+        print(addresses(running))
         return
     with servers_end_with_us(), serving(home, mlflow_port, prefect_port) as both:
         print(f"\n{addresses(both)}\n\nCtrl-C ends what was started here.", flush=True)
         ours = [server for server in both.values() if not server.given]
         while all(server.process() for server in ours):
             time.sleep(0.5)
-        gone = next(server for server in ours if not server.process())
-        raise UserError(f"the {gone.name} server ended by itself; its last words are in {gone.log}")
+        dead_server = next(server for server in ours if not server.process())
+        raise UserError(f"the {dead_server.name} server ended by itself; its last words are in {dead_server.log}")
     print("Ended.")
 
 
 def addresses(servers: Mapping[str, Server]) -> str:
     """Format the servers' purposes and addresses, one line each."""
-    what = {"mlflow": "MLflow (runs, models)", "prefect": "Prefect (schedules)"}
-    return "\n".join(f"  {what[name]:<22} {server.address}" for name, server in sorted(servers.items()))
+    purposes = {"mlflow": "MLflow (runs, models)", "prefect": "Prefect (schedules)"}
+    return "\n".join(f"  {purposes[name]:<22} {server.address}" for name, server in sorted(servers.items()))
 
 
 @contextlib.contextmanager
@@ -168,25 +170,25 @@ def servers_end_with_us() -> Iterator[None]:
     """End the block without an error at Ctrl-C or SIGTERM; later signals are ignored."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        for ending in before:
-            signal.signal(ending, signal.SIG_IGN)
+        for other_number in handlers:
+            signal.signal(other_number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
 def _command(name: str, port: int, home: Path) -> list[str]:
-    where = ["--host", HOST, "--port", str(port)]
+    address_options = ["--host", HOST, "--port", str(port)]
     if name == "prefect":
-        return [sys.executable, "-m", "prefect", "server", "start", *where]
+        return [sys.executable, "-m", "prefect", "server", "start", *address_options]
     artifacts = ["--default-artifact-root", str(artifact_folder(home))]
-    return [sys.executable, "-m", "mlflow", "server", *where, *artifacts, "--workers", "1"]
+    return [sys.executable, "-m", "mlflow", "server", *address_options, *artifacts, "--workers", "1"]
 
 
 def _launch(name: str, port: int, home: Path) -> Server:
@@ -215,7 +217,7 @@ def check_given(server: Server) -> None:
     except urllib.error.HTTPError:
         return  # it answers; permissions are not checked here
     except NO_ANSWER as error:
-        said = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
-            f"{variable} names {server.address}, which does not answer ({said}); start it, or unset {variable}"
+            f"{variable} names {server.address}, which does not answer ({reason}); start it, or unset {variable}"
         ) from None

@@ -54,19 +54,19 @@ def start(home: Path) -> Callable[[], None]:
     (home / "logs").mkdir(parents=True, exist_ok=True)
     log = home / "logs" / "prefect-temporary.log"
     log.unlink(missing_ok=True)
-    kept = _Kept(log)
-    child, address = kept.child, f"http://{HOST}:{kept.heard.getsockname()[1]}"
+    process = _ServerProcess(log)
+    child, address = process.child, f"http://{HOST}:{process.listener.getsockname()[1]}"
     # Registered before Prefect is imported, so that it runs after Prefect has sent its last data at exit.
-    atexit.register(kept.end)
+    atexit.register(process.end)
     server = Server("prefect", address, child.pid, psutil.Process(child.pid).create_time(), str(log))
     os.environ["PREFECT_API_URL"] = f"{address}/api"
     _server = server
 
-    def answers() -> None:
+    def wait_for_answer() -> None:
         wait_until_healthy(server)
-        threading.Thread(target=kept.keep, daemon=True).start()
+        threading.Thread(target=process.keep, daemon=True).start()
 
-    return answers
+    return wait_for_answer
 
 
 def is_temporary() -> bool:
@@ -77,14 +77,14 @@ def is_temporary() -> bool:
     return not address or (_server is not None and address == f"{_server.address}/api")
 
 
-class _Kept:
+class _ServerProcess:
     """The server's process, and the socket that outlives it."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
-        self.heard = socket.socket()
-        self.heard.bind((HOST, 0))
-        self.heard.listen(128)
+        self.listener = socket.socket()
+        self.listener.bind((HOST, 0))
+        self.listener.listen(128)
         self.environment = {
             "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
             **os.environ,
@@ -94,22 +94,22 @@ class _Kept:
             STARTER: str(os.getpid()),
         }
         self._ending = threading.Lock()
-        self.child = self._launched()
+        self.child = self._launch()
 
     def keep(self) -> None:
         """Start the server again whenever it dies, at most `RESTARTS` times; returns when it is to end."""
         for _ in range(RESTARTS):
             status = self.child.wait()
             with self._ending:
-                if self.heard.fileno() < 0:
+                if self.listener.fileno() < 0:
                     return
                 _LOG.warning("the Prefect server of this run ended (status %d); it is started again", status)
-                self.child = self._launched()
+                self.child = self._launch()
 
     def end(self) -> None:
         """End the server, and do not start it again."""
         with self._ending:
-            self.heard.close()
+            self.listener.close()
             self.child.terminate()
         try:
             self.child.wait(END_SECONDS)
@@ -117,14 +117,14 @@ class _Kept:
             self.child.kill()
             self.child.wait()
 
-    def _launched(self) -> subprocess.Popen[bytes]:
-        with self.log.open("a") as words:
+    def _launch(self) -> subprocess.Popen[bytes]:
+        with self.log.open("a") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "flows.servers.temporary_server", str(self.heard.fileno()), str(os.getpid())],
+                [sys.executable, "-m", "flows.servers.temporary_server", str(self.listener.fileno()), str(os.getpid())],
                 env=self.environment,
-                pass_fds=(self.heard.fileno(),),
+                pass_fds=(self.listener.fileno(),),
                 stdin=subprocess.DEVNULL,
-                stdout=words,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -132,9 +132,9 @@ class _Kept:
 
 def _chosen_by_profile() -> bool:
     """Whether a Prefect profile names a server."""
-    named = os.environ.get("PREFECT_PROFILES_PATH") or Path(os.environ.get("PREFECT_HOME", "")) / "profiles.toml"
+    profiles = os.environ.get("PREFECT_PROFILES_PATH") or Path(os.environ.get("PREFECT_HOME", "")) / "profiles.toml"
     with contextlib.suppress(OSError):
-        return "PREFECT_API_URL" in Path(named).read_text(errors="replace")
+        return "PREFECT_API_URL" in Path(profiles).read_text(errors="replace")
     return False
 
 

@@ -161,8 +161,8 @@ def shell_lines(environment: dict[str, str]) -> str:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    with replace_file(path) as beside:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with replace_file(path) as partial_file:
+        handle = os.open(partial_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(text)
 

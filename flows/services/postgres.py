@@ -43,19 +43,25 @@ def prepare(place: ServiceFolder) -> None:
     if (data / "PG_VERSION").is_file():
         _require_version(data)
         return
-    with replace_folder(data) as beside:
-        beside.chmod(0o700)
+    with replace_folder(data) as partial_folder:
+        partial_folder.chmod(0o700)
         if identity:
-            os.chown(beside, identity["user"], identity["group"])
-        how = ["--username=postgres", "--auth-local=peer", "--auth-host=scram-sha-256"]
+            os.chown(partial_folder, identity["user"], identity["group"])
+        auth = ["--username=postgres", "--auth-local=peer", "--auth-host=scram-sha-256"]
         _run(
-            [program("initdb"), "-D", beside, *how, "--encoding=UTF8", "--locale=C", "--no-instructions"], "", identity
+            [program("initdb"), "-D", partial_folder, *auth, "--encoding=UTF8", "--locale=C", "--no-instructions"],
+            "",
+            identity,
         )
         # One process and no network: the password goes through a pipe, and no superuser has one.
-        alone = ["-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "template1"]
+        single_user_options = ["-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "template1"]
         statements = [f"CREATE ROLE {USER} LOGIN PASSWORD '{place.password()}'"]
         statements += [f"CREATE DATABASE {name} OWNER {USER}" for name in DATABASES]
-        _run([program("postgres"), "--single", "-D", beside, *alone], "".join(f"{s};\n" for s in statements), identity)
+        _run(
+            [program("postgres"), "--single", "-D", partial_folder, *single_user_options],
+            "".join(f"{s};\n" for s in statements),
+            identity,
+        )
 
 
 def command(place: ServiceFolder) -> list[str]:
@@ -66,14 +72,14 @@ def command(place: ServiceFolder) -> list[str]:
         "unix_socket_directories": "",
         "max_connections": "200",
     }
-    chosen = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-    return [program("postgres"), "-D", str(folder(place)), *chosen]
+    options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+    return [program("postgres"), "-D", str(folder(place)), *options]
 
 
 def answers(place: ServiceFolder) -> bool:
     """Whether the server accepts connections."""
-    asked = [program("pg_isready"), "--quiet", "--host", HOST, "--port", str(place.ports()["database"])]
-    return subprocess.run(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    arguments = [program("pg_isready"), "--quiet", "--host", HOST, "--port", str(place.ports()["database"])]
+    return subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def dump(place: ServiceFolder, name: str, file: Path) -> None:
@@ -82,7 +88,7 @@ def dump(place: ServiceFolder, name: str, file: Path) -> None:
     Raises:
         UserError: the server does not run, or refuses; one line gives the reason.
     """
-    _ask(place, "pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={name}")
+    _run_client(place, "pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={name}")
 
 
 def restore(place: ServiceFolder, name: str, file: Path) -> None:
@@ -91,7 +97,7 @@ def restore(place: ServiceFolder, name: str, file: Path) -> None:
     Raises:
         UserError: the server does not run, or refuses; one line gives the reason.
     """
-    _ask(place, "pg_restore", "--single-transaction", "--no-owner", f"--dbname={name}", str(file))
+    _run_client(place, "pg_restore", "--single-transaction", "--no-owner", f"--dbname={name}", str(file))
 
 
 def revision(place: ServiceFolder, name: str) -> str:
@@ -100,19 +106,19 @@ def revision(place: ServiceFolder, name: str) -> str:
     Raises:
         UserError: the server does not run, or refuses; one line gives the reason.
     """
-    asked = ("--tuples-only", "--no-align", "--no-psqlrc", f"--dbname={name}")
-    if not _ask(place, "psql", *asked, "--command=SELECT to_regclass('alembic_version')").strip():
+    options = ("--tuples-only", "--no-align", "--no-psqlrc", f"--dbname={name}")
+    if not _run_client(place, "psql", *options, "--command=SELECT to_regclass('alembic_version')").strip():
         return ""
-    return _ask(place, "psql", *asked, "--command=SELECT version_num FROM alembic_version").strip()
+    return _run_client(place, "psql", *options, "--command=SELECT version_num FROM alembic_version").strip()
 
 
-def _ask(place: ServiceFolder, name: str, *options: str) -> str:
-    asked = [program(name), "--host", HOST, "--port", str(place.ports()["database"]), "--username", USER, *options]
+def _run_client(place: ServiceFolder, name: str, *options: str) -> str:
+    arguments = [program(name), "--host", HOST, "--port", str(place.ports()["database"]), "--username", USER, *options]
     environment = {**os.environ, "PGPASSFILE": str(place.password_file)}
-    done = subprocess.run(asked, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise UserError(f"{name}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-    return done.stdout
+    result = subprocess.run(arguments, capture_output=True, text=True, env=environment)
+    if result.returncode:
+        raise UserError(f"{name}: {(result.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    return result.stdout
 
 
 def wait_for_left_ones(place: ServiceFolder) -> None:
@@ -122,14 +128,14 @@ def wait_for_left_ones(place: ServiceFolder) -> None:
         UserError: they do not end.
     """
     data = str(folder(place).resolve())
-    left = []
+    workers = []
     for process in psutil.process_iter(["name"]):
         if process.info["name"] == "postgres":
             try:
-                left += [process] if process.cwd() == data else []
+                workers += [process] if process.cwd() == data else []
             except psutil.Error:
                 continue
-    _, alive = psutil.wait_procs(left, timeout=LEFT_SECONDS)
+    _, alive = psutil.wait_procs(workers, timeout=LEFT_SECONDS)
     if alive:
         numbers = ", ".join(str(process.pid) for process in alive)
         raise UserError(f"{data}: processes of an earlier PostgreSQL server still run here ({numbers}); end them first")
@@ -179,8 +185,8 @@ def _number(version: str) -> float:
 
 
 def _require_entry(folder: Path, identity: dict[str, Any]) -> None:
-    entered = subprocess.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder], capture_output=True, cwd="/", **identity)
-    if entered.returncode:
+    result = subprocess.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder], capture_output=True, cwd="/", **identity)
+    if result.returncode:
         user = pwd.getpwuid(identity["user"]).pw_name if identity else "you"
         raise UserError(
             f"{folder}: the user {user} cannot enter it, and PostgreSQL runs as that user; "
@@ -190,17 +196,22 @@ def _require_entry(folder: Path, identity: dict[str, Any]) -> None:
 
 def _require_version(data: Path) -> None:
     """Raise for a folder of another major version: the server would refuse it too, with a longer message."""
-    made = (data / "PG_VERSION").read_text().strip()
-    said = subprocess.run([program("postgres"), "--version"], capture_output=True, text=True, check=True).stdout
-    there = said.split()[2].partition(".")[0]
-    if made != there:
-        raise UserError(f"{data} was made by PostgreSQL {made} and {there} is installed: pg_upgrade, or install {made}")
+    data_version = (data / "PG_VERSION").read_text().strip()
+    version_line = subprocess.run([program("postgres"), "--version"], capture_output=True, text=True, check=True).stdout
+    installed_version = version_line.split()[2].partition(".")[0]
+    if data_version != installed_version:
+        raise UserError(
+            f"{data} was made by PostgreSQL {data_version} and {installed_version} is installed: "
+            f"pg_upgrade, or install {data_version}"
+        )
 
 
-def _run(arguments: list[Any], given: str, identity: dict[str, Any]) -> None:
+def _run(arguments: list[Any], standard_input: str, identity: dict[str, Any]) -> None:
     """Run one of the programs to its end; if it fails, its last line becomes the UserError."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "LC_"))}
-    done = subprocess.run(arguments, input=given, env=environment, capture_output=True, text=True, cwd="/", **identity)
-    if done.returncode:
-        words = [line for line in done.stderr.splitlines() if "PASSWORD" not in line and line.strip()]
-        raise UserError(f"{Path(arguments[0]).name} failed: {words[-1] if words else 'it said nothing'}")
+    result = subprocess.run(
+        arguments, input=standard_input, env=environment, capture_output=True, text=True, cwd="/", **identity
+    )
+    if result.returncode:
+        lines = [line for line in result.stderr.splitlines() if "PASSWORD" not in line and line.strip()]
+        raise UserError(f"{Path(arguments[0]).name} failed: {lines[-1] if lines else 'it said nothing'}")

@@ -41,8 +41,8 @@ def start(place: ServiceFolder, say: Callable[[str], None] = print) -> dict[str,
     _require_drivers()
     object_store.program()
     place.folder.mkdir(parents=True, exist_ok=True)
-    with _alone(place):
-        running = _answering(place, say)
+    with _hold_lock(place):
+        running = _answering_servers(place, say)
         if "database" not in running:
             running = {name: server for name, server in running.items() if name == "store"}
         _end_in_order({name: server for name, server in recorded(place.folder).items() if name not in running}, place)
@@ -71,7 +71,7 @@ def stop(place: ServiceFolder) -> list[str]:
     """End the recorded services that are alive, and only those. Returns their names."""
     if not place.folder.is_dir():
         return []
-    with _alone(place):
+    with _hold_lock(place):
         alive = {name: server for name, server in recorded(place.folder).items() if server.process()}
         _end_in_order(alive, place)
         return list(alive)
@@ -85,7 +85,7 @@ def database(place: ServiceFolder) -> Iterator[None]:
         UserError: PostgreSQL is not installed, or did not start.
     """
     place.folder.mkdir(parents=True, exist_ok=True)
-    with _alone(place):
+    with _hold_lock(place):
         running = running_servers(place.folder)
         if "database" in running:
             yield
@@ -123,8 +123,8 @@ def _launch(name: str, place: ServiceFolder) -> Server:
     commands: Mapping[str, Callable[[], list[str]]] = {
         "database": lambda: postgres.command(place),
         "store": lambda: object_store.command(objects(place), place.ports()["store"]),
-        "mlflow": lambda: _mlflow(place),
-        "prefect": lambda: [sys.executable, "-m", "prefect", "server", "start", *_listening("prefect", place)],
+        "mlflow": lambda: _mlflow_command(place),
+        "prefect": lambda: [sys.executable, "-m", "prefect", "server", "start", *_address_options("prefect", place)],
     }
     if name == "database":
         postgres.prepare(place)
@@ -142,13 +142,23 @@ def _launch(name: str, place: ServiceFolder) -> Server:
     )
 
 
-def _mlflow(place: ServiceFolder) -> list[str]:
-    kept = ["--backend-store-uri", place.database_uri("psycopg2", "mlflow")]
-    served = ["--serve-artifacts", "--artifacts-destination", f"{BUCKET}/mlflow"]
-    return [sys.executable, "-m", "mlflow", "server", *_listening("mlflow", place), *kept, *served, "--workers", "2"]
+def _mlflow_command(place: ServiceFolder) -> list[str]:
+    store_options = ["--backend-store-uri", place.database_uri("psycopg2", "mlflow")]
+    artifact_options = ["--serve-artifacts", "--artifacts-destination", f"{BUCKET}/mlflow"]
+    return [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        *_address_options("mlflow", place),
+        *store_options,
+        *artifact_options,
+        "--workers",
+        "2",
+    ]
 
 
-def _listening(name: str, place: ServiceFolder) -> list[str]:
+def _address_options(name: str, place: ServiceFolder) -> list[str]:
     return ["--host", HOST, "--port", str(place.ports()[name])]
 
 
@@ -174,7 +184,7 @@ def environment_of(name: str, place: ServiceFolder) -> dict[str, str]:
     return inherited
 
 
-def _answering(place: ServiceFolder, say: Callable[[str], None]) -> dict[str, Server]:
+def _answering_servers(place: ServiceFolder, say: Callable[[str], None]) -> dict[str, Server]:
     """Return the services that run and answer."""
     answering = {}
     for name, server in running_servers(place.folder).items():
@@ -213,9 +223,9 @@ def objects(place: ServiceFolder) -> Path:
 
 def _require_current(place: ServiceFolder) -> None:
     """Raise UserError if the tables are of another MLflow version: its server would migrate them, or fail at length."""
-    there = postgres.revision(place, "mlflow")
-    if there:
-        Schema.of(f"database mlflow of {place.folder}", there, "rewardflow services upgrade").require_current()
+    revision = postgres.revision(place, "mlflow")
+    if revision:
+        Schema.of(f"database mlflow of {place.folder}", revision, "rewardflow services upgrade").require_current()
 
 
 def _require_drivers() -> None:
@@ -225,7 +235,7 @@ def _require_drivers() -> None:
 
 
 @contextmanager
-def _alone(place: ServiceFolder) -> Iterator[None]:
+def _hold_lock(place: ServiceFolder) -> Iterator[None]:
     """Hold the lock of the folder: wait for another process that starts or ends services here."""
     with (place.folder / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -26,15 +26,15 @@ def upgrade(place: ServiceFolder, say: Callable[[str], None] = print) -> None:
     if running:
         raise UserError(f"{' and '.join(running)} running in {place.folder}: `rewardflow services stop` first")
     with service_set.database(place):
-        for name, words in UPGRADES.items():
+        for name, subcommand in UPGRADES.items():
             before = postgres.revision(place, name)
             address = [place.database_uri("psycopg2", name)] if name == "mlflow" else []
-            asked = [sys.executable, "-m", name, *words, *address]
-            done = subprocess.run(
-                asked, capture_output=True, text=True, env=service_set.environment_of(name, place), cwd=place.folder
+            command = [sys.executable, "-m", name, *subcommand, *address]
+            result = subprocess.run(
+                command, capture_output=True, text=True, env=service_set.environment_of(name, place), cwd=place.folder
             )
-            if done.returncode:
-                said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-                raise UserError(f"{name}: its tables were not upgraded: {said[-1]}")
+            if result.returncode:
+                lines = (result.stderr or result.stdout).strip().splitlines() or ["no reason given"]
+                raise UserError(f"{name}: its tables were not upgraded: {lines[-1]}")
             after = postgres.revision(place, name)
             say(f"{name}: {f'tables {before} are {after} now' if before != after else f'tables {after}, as they were'}")

@@ -64,13 +64,13 @@ class Strategy(Part):
 
     @abstractmethod
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks].
+        """Return the turn of each request, [requests].
 
         Args:
             policy: generates the answers and counts the requests.
-            asks: histories; the result for each depends only on the history and its seed.
+            requests: histories; the result for each depends only on the history and its seed.
             drawing: how a policy without a strategy draws a turn.
 
         Raises:
@@ -118,30 +118,30 @@ class CountedPolicy:
     def __init__(self, engine: Engine, codec: Codec, room: int) -> None:
         self.spent = Spent()
         self.vocabulary = engine.vocabulary
-        self._engine, self._codec, self._room, self._left = engine, codec, room, 0
+        self._engine, self._codec, self._room, self._calls_left = engine, codec, room, 0
 
     def begin(self, turns: int, calls: int) -> None:
         """Count `turns` new turns, and allow `calls` calls for all of them together."""
         self.spent.turns += turns
-        self._left = calls
+        self._calls_left = calls
 
-    def draft(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """Generate a completion for each ask as given, [asks]: the policy's turn without a strategy."""
-        self._count(len(asks), (ask.prompt for ask in asks))
-        made = self._engine.each(asks, drawing)
-        self.spent.written += sum(len(generated.tokens) for generated in made)
-        return made
+    def draft(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """Generate a completion for each request as given, [requests]: the policy's turn without a strategy."""
+        self._count(len(requests), (request.prompt for request in requests))
+        completions = self._engine.complete(requests, drawing)
+        self.spent.written += sum(len(generated.tokens) for generated in completions)
+        return completions
 
-    def answer(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated | None]:
-        """Generate a completion for each ask, [asks], shortened to the room of the engine; None without room."""
-        fits = [self.fits(ask.prompt) for ask in asks]
-        asked = [
-            replace(ask, max_tokens=min(ask.max_tokens, self._room - len(ask.prompt)))
-            for ask, fit in zip(asks, fits, strict=True)
+    def answer(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated | None]:
+        """Generate a completion for each request, [requests], cut to the room of the engine; None without room."""
+        fits = [self.fits(request.prompt) for request in requests]
+        fitting_requests = [
+            replace(request, max_tokens=min(request.max_tokens, self._room - len(request.prompt)))
+            for request, fit in zip(requests, fits, strict=True)
             if fit
         ]
-        made = iter(self.draft(asked, drawing) if asked else [])
-        return [next(made) if fit else None for fit in fits]
+        completions = iter(self.draft(fitting_requests, drawing) if fitting_requests else [])
+        return [next(completions) if fit else None for fit in fits]
 
     def fits(self, prompt: Sequence[int], tokens: int = 1) -> bool:
         """Return whether `tokens` tokens fit after a prompt; if not, this is counted as `no_room`."""
@@ -156,11 +156,13 @@ class CountedPolicy:
         """
         rows = list(zip(prompts, given, strict=True))
         fits = [len(prompt) + len(ids) <= self._room for prompt, ids in rows]
-        chosen = [row for row, fit in zip(rows, fits, strict=True) if fit]
-        self.spent.no_room += len(rows) - len(chosen)
-        self._count(len(chosen), ([*prompt, *ids] for prompt, ids in chosen))
+        fitting_rows = [row for row, fit in zip(rows, fits, strict=True) if fit]
+        self.spent.no_room += len(rows) - len(fitting_rows)
+        self._count(len(fitting_rows), ([*prompt, *ids] for prompt, ids in fitting_rows))
         scored = iter(
-            self._engine.score([prompt for prompt, _ in chosen], [ids for _, ids in chosen]) if chosen else []
+            self._engine.score([prompt for prompt, _ in fitting_rows], [ids for _, ids in fitting_rows])
+            if fitting_rows
+            else []
         )
         return [sum(next(scored)) if fit else float("-inf") for fit in fits]
 
@@ -183,12 +185,12 @@ class CountedPolicy:
         """Encode texts as whole turns, including the token that ends a turn, [texts]."""
         return [tuple(ids) for ids in self._codec.completions(texts)]
 
-    def texts(self, made: Sequence[Generated | None]) -> list[str]:
+    def texts(self, completions: Sequence[Generated | None]) -> list[str]:
         """Return the texts of completions, [completions]; empty for those that did not end.
 
         Half an answer is not used.
         """
-        whole = [generated.tokens if generated is not None and generated.finished else () for generated in made]
+        whole = [generated.tokens if generated is not None and generated.finished else () for generated in completions]
         return self._codec.text(whole)
 
     @cached_property
@@ -196,22 +198,22 @@ class CountedPolicy:
         return bridge_of(self._codec)
 
     def _count(self, calls: int, read: Iterable[Sequence[int]]) -> None:
-        self._left -= calls
-        if self._left < 0:
+        self._calls_left -= calls
+        if self._calls_left < 0:
             raise RuntimeError("a strategy asks more often than it declares")
         self.spent.calls += calls
         self.spent.read += sum(map(len, read))
 
 
-def again(ask: CompletionRequest, call: int, prompt: Sequence[int] | None = None) -> CompletionRequest:
-    """Return the ask for completion `call` of a turn, with a seed of its own; the first has the turn's seed.
+def request_of_call(request: CompletionRequest, call: int, prompt: Sequence[int] | None = None) -> CompletionRequest:
+    """Return the request for completion `call` of a turn, with a seed of its own; the first has the turn's seed.
 
     Args:
-        ask: the ask of the turn.
+        request: the request of the turn.
         call: number of the call, from 0.
         prompt: prompt of the call; None: the prompt of the turn.
     """
-    return replace(ask, prompt=ask.prompt if prompt is None else prompt, seed=call_seed(ask.seed, call))
+    return replace(request, prompt=request.prompt if prompt is None else prompt, seed=call_seed(request.seed, call))
 
 
 class Strategic(Engine):
@@ -229,12 +231,12 @@ class Strategic(Engine):
         self.policy = CountedPolicy(engine, codec, room)
         self._engine, self._strategy = engine, strategy
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """See `Engine.each`; log-probs are not available, because turns are selected, not drawn token by token."""
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """See `Engine.complete`; log-probs are not available, because turns are selected, not drawn token by token."""
         if drawing.log_probs:
             raise ValueError("a strategy has no log-probs: nothing is trained on what it says")
-        self.policy.begin(len(asks), self._strategy.most_calls * len(asks))
-        return self._strategy.turns(self.policy, asks, drawing)
+        self.policy.begin(len(requests), self._strategy.most_calls * len(requests))
+        return self._strategy.turns(self.policy, requests, drawing)
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`; scores are the policy's own."""

@@ -42,9 +42,9 @@ class _Worker:
     """A process, and its pairs without a result."""
 
     process: subprocess.Popen[bytes]
-    asked: deque[int] = field(default_factory=deque)
+    pending: deque[int] = field(default_factory=deque)
     ready: bool = False
-    heard: float = field(default_factory=time.monotonic)
+    last_activity: float = field(default_factory=time.monotonic)
     """Time of its last output or request."""
 
 
@@ -70,7 +70,7 @@ class ExpressionWorkers:
         """
         distinct = list(dict.fromkeys(pairs))
         try:
-            verdicts = dict(zip(distinct, self._compared(distinct), strict=True))
+            verdicts = dict(zip(distinct, self._compare(distinct), strict=True))
         except BaseException:  # also a reward's time limit: pending results must not be read for the next call
             self.close()
             raise
@@ -81,30 +81,30 @@ class ExpressionWorkers:
         while self._workers:
             _end(self._workers.pop())
 
-    def _compared(self, pairs: Sequence[Pair]) -> list[bool]:
+    def _compare(self, pairs: Sequence[Pair]) -> list[bool]:
         verdicts = [False] * len(pairs)
-        waiting, left = deque(range(len(pairs))), len(pairs)
+        waiting, remaining = deque(range(len(pairs))), len(pairs)
         self._drop_ended()
-        while left:
-            while len(self._workers) < min(self._count, -(-left // BATCH)):
-                self._workers.append(self._started())
+        while remaining:
+            while len(self._workers) < min(self._count, -(-remaining // BATCH)):
+                self._workers.append(self._start_worker())
             for worker in self._workers:
-                if waiting and not worker.asked:
+                if waiting and not worker.pending:
                     self._ask(worker, [waiting.popleft() for _ in range(min(BATCH, len(waiting)))], pairs)
             for worker in self._listen():
                 signs = os.read(worker.process.stdout.fileno(), 2 * BATCH) if worker.process.stdout else b""
                 if not signs:
-                    left -= self._replace(worker, waiting)
+                    remaining -= self._replace_worker(worker, waiting)
                     continue
-                worker.heard = time.monotonic()
+                worker.last_activity = time.monotonic()
                 for sign in signs.decode():
                     if sign == "r":
                         worker.ready = True
                         continue
-                    verdicts[worker.asked.popleft()] = sign == "1"
-                    left -= 1
+                    verdicts[worker.pending.popleft()] = sign == "1"
+                    remaining -= 1
             for worker in [worker for worker in self._workers if self._hangs(worker)]:
-                left -= self._replace(worker, waiting)
+                remaining -= self._replace_worker(worker, waiting)
         return verdicts
 
     def _drop_ended(self) -> None:
@@ -113,14 +113,14 @@ class ExpressionWorkers:
             self._workers.remove(worker)
             _end(worker)
 
-    def _started(self) -> _Worker:
+    def _start_worker(self) -> _Worker:
         command = [sys.executable, "-P", str(_INSIDE), str(self._seconds)]
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         return _Worker(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing))
 
     def _ask(self, worker: _Worker, numbers: Sequence[int], pairs: Sequence[Pair]) -> None:
-        worker.asked.extend(numbers)
-        worker.heard = time.monotonic()
+        worker.pending.extend(numbers)
+        worker.last_activity = time.monotonic()
         assert worker.process.stdin is not None, "it was started with a pipe"
         try:
             worker.process.stdin.write(json.dumps([pairs[number] for number in numbers]).encode() + b"\n")
@@ -132,15 +132,15 @@ class ExpressionWorkers:
         """Return workers with output, or that have ended; waits for a moment."""
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
-                if worker.process.stdout is not None and (worker.asked or not worker.ready):
+                if worker.process.stdout is not None and (worker.pending or not worker.ready):
                     selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
             return [key.data for key, _ in selector.select(0.5)]
 
     def _hangs(self, worker: _Worker) -> bool:
         limit = 3 * self._seconds + GRACE if worker.ready else START
-        return bool(worker.asked) and time.monotonic() - worker.heard > limit
+        return bool(worker.pending) and time.monotonic() - worker.last_activity > limit
 
-    def _replace(self, worker: _Worker, waiting: deque[int]) -> int:
+    def _replace_worker(self, worker: _Worker, waiting: deque[int]) -> int:
         """End a worker; returns the number of pairs that are given up, which is the one that it was comparing.
 
         Raises:
@@ -150,8 +150,8 @@ class ExpressionWorkers:
         _end(worker)
         if not worker.ready:
             raise NotReady("a process that compares expressions does not start: is math-verify installed?")
-        given_up = 1 if worker.asked else 0
-        waiting.extendleft(reversed(list(worker.asked)[given_up:]))
+        given_up = 1 if worker.pending else 0
+        waiting.extendleft(reversed(list(worker.pending)[given_up:]))
         return given_up
 
 

@@ -78,8 +78,8 @@ def support(words: Sequence[str], reference: Sequence[str]) -> float:
     """
     shares = []
     for size in (1, 2) if len(words) > 1 else (1,):
-        said, known = _runs(words, size), _runs(reference, size)
-        shares.append((said & known).total() / max(1, said.total()))
+        text_runs, reference_runs = _runs(words, size), _runs(reference, size)
+        shares.append((text_runs & reference_runs).total() / max(1, text_runs.total()))
     return sum(shares) / len(shares)
 
 

@@ -40,7 +40,7 @@ _NAME = re.compile(
 )
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox) ?\{[^{}]*\}|\\[A-Za-z]+")
 _SEVERAL = re.compile(r"\\\{|\\pm|±|\\mp|\\begin|\\cup|∪|,|;|\bor\b|\band\b|[<>≤≥≠]|\\(?:leq?|geq?|neq?)(?![a-z])")
-_SAID_BETWEEN = re.compile(r"\\(?:text|mbox) ?\{(?! ?(?:and|or) ?\})[^{}]*\}(?! ?\^? ?\{?[0-9]?\}? ?$)")
+_WORDS_BETWEEN = re.compile(r"\\(?:text|mbox) ?\{(?! ?(?:and|or) ?\})[^{}]*\}(?! ?\^? ?\{?[0-9]?\}? ?$)")
 """Words in the middle of the mathematics, unlike a unit at its end: the text after them would not be read."""
 _CONNECTED = re.compile(r"\\(?:text|mbox|mathrm) ?\{ ?(and|or) ?\}")
 _TUPLE = re.compile(r"\(.*\)", re.DOTALL)
@@ -70,21 +70,23 @@ def stated_pairs(given: str, expected: str) -> list[Pair]:
     `(6, 5)` for `x = 6, y = 5` is compared unchanged.
     """
     given, expected = _clean(given), _clean(expected)
-    said, wanted = list_parts(given), list_parts(expected)
-    if len(said) > 1 and len(wanted) == 1 and not _SEVERAL.search(expected):
+    given_parts, expected_parts = list_parts(given), list_parts(expected)
+    if len(given_parts) > 1 and len(expected_parts) == 1 and not _SEVERAL.search(expected):
         return []
-    if "\\text" not in expected and any(match.start() for match in _SAID_BETWEEN.finditer(given)):
+    if "\\text" not in expected and any(match.start() for match in _WORDS_BETWEEN.finditer(given)):
         return []
-    if any(map(_is_chain, said)) or (any(map(_is_chain, wanted)) and any(part.relations for part in said)):
-        return _side_by_side(said, wanted)
-    values = _values(wanted)
+    if any(map(_is_chain, given_parts)) or (
+        any(map(_is_chain, expected_parts)) and any(part.relations for part in given_parts)
+    ):
+        return _pairs_side_by_side(given_parts, expected_parts)
+    values = _values(expected_parts)
     if values is not None and len(values) > 1:
-        return _by_name(said, values, given, expected)
-    if not any(part.relations for part in said):
+        return _pairs_by_name(given_parts, values, given, expected)
+    if not any(part.relations for part in given_parts):
         return [(given, values.popitem()[1] if values else expected)]
-    if len(said) == 1:
-        return _of_one(said[0], wanted, given, expected)
-    return _of_list(said, wanted, given, expected)
+    if len(given_parts) == 1:
+        return _pairs_of_one(given_parts[0], expected_parts, given, expected)
+    return _pairs_of_list(given_parts, expected_parts, given, expected)
 
 
 def list_parts(text: str) -> list[RelationChain]:
@@ -128,11 +130,13 @@ def _is_chain(part: RelationChain) -> bool:
     return len(part.relations) > 2 or not _ORDER.issuperset(part.relations)
 
 
-def _side_by_side(said: list[RelationChain], wanted: list[RelationChain]) -> list[Pair]:
-    if [part.relations for part in said] != [part.relations for part in wanted]:
+def _pairs_side_by_side(given_parts: list[RelationChain], expected_parts: list[RelationChain]) -> list[Pair]:
+    if [part.relations for part in given_parts] != [part.relations for part in expected_parts]:
         return []
     return [
-        pair for left, right in zip(said, wanted, strict=True) for pair in zip(left.sides, right.sides, strict=True)
+        pair
+        for left, right in zip(given_parts, expected_parts, strict=True)
+        for pair in zip(left.sides, right.sides, strict=True)
     ]
 
 
@@ -143,45 +147,49 @@ def _values(parts: list[RelationChain]) -> dict[str, str] | None:
     return values if len(values) == len(parts) else None
 
 
-def _by_name(said: list[RelationChain], values: dict[str, str], given: str, expected: str) -> list[Pair]:
+def _pairs_by_name(given_parts: list[RelationChain], values: dict[str, str], given: str, expected: str) -> list[Pair]:
     if _TUPLE.fullmatch(given):
         return [(given, expected)]
-    named = _values(said) or {}
+    named = _values(given_parts) or {}
     return [(named[name], values[name]) for name in values] if named.keys() == values.keys() else []
 
 
-def _of_one(said: RelationChain, wanted: list[RelationChain], given: str, expected: str) -> list[Pair]:
-    name = said.named
-    if said.relations == ("∈",) and _NAME.fullmatch(said.sides[0]):
-        name = (said.sides[0].replace(" ", ""), said.sides[1])
-    bare = not any(part.relations for part in wanted)
+def _pairs_of_one(
+    given_part: RelationChain, expected_parts: list[RelationChain], given: str, expected: str
+) -> list[Pair]:
+    name = given_part.named
+    if given_part.relations == ("∈",) and _NAME.fullmatch(given_part.sides[0]):
+        name = (given_part.sides[0].replace(" ", ""), given_part.sides[1])
+    bare = not any(part.relations for part in expected_parts)
     if name is None:
-        if bare and said.relations == ("=",):
-            return [(side, expected) for side in said.sides]
-        return [] if _only_value(wanted) else [(given, expected)]
+        if bare and given_part.relations == ("=",):
+            return [(side, expected) for side in given_part.sides]
+        return [] if _only_value(expected_parts) else [(given, expected)]
     if bare:
         return [] if _is_variable_of(name[0], expected) else [(name[1], expected)]
-    values = _values(wanted)
-    if values is not None and said.relations == ("=",) and name[0] in values:
+    values = _values(expected_parts)
+    if values is not None and given_part.relations == ("=",) and name[0] in values:
         return [(name[1], values[name[0]])]
-    return [] if _only_value(wanted) else [(given, expected)]
+    return [] if _only_value(expected_parts) else [(given, expected)]
 
 
-def _of_list(said: list[RelationChain], wanted: list[RelationChain], given: str, expected: str) -> list[Pair]:
-    equations = [part for part in said if part.relations == ("=",)]
+def _pairs_of_list(
+    given_parts: list[RelationChain], expected_parts: list[RelationChain], given: str, expected: str
+) -> list[Pair]:
+    equations = [part for part in given_parts if part.relations == ("=",)]
     names = [part.named[0] for part in equations if part.named is not None]
     if len(names) != len(equations):
         return []
-    if any(part.relations for part in wanted):
-        expected_names = {part.named[0] for part in wanted if part.named is not None}
+    if any(part.relations for part in expected_parts):
+        expected_names = {part.named[0] for part in expected_parts if part.named is not None}
         return [(given, expected)] if not names or set(names) == expected_names else []
     in_order = len(set(names)) == len(names) and names == sorted(names) and bool(_TUPLE.fullmatch(expected))
     return [(given, expected)] if len(set(names)) < 2 or in_order else []
 
 
-def _only_value(wanted: list[RelationChain]) -> bool:
+def _only_value(expected_parts: list[RelationChain]) -> bool:
     """Return whether a name has a value without variables: an equation with that solution is then not an answer."""
-    values = _values(wanted)
+    values = _values(expected_parts)
     return values is not None and len(values) == 1 and not _letters(next(iter(values.values())))
 
 

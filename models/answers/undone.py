@@ -64,9 +64,9 @@ _BRACED_POWER = re.compile(r"10 ?\^ ?\{ ?([-+]?[0-9]{1,3}) ?\}")
 
 def leaves_undone(given: str, expected: str) -> bool:
     """Return whether `given` has an operation that `expected` has not, or computes if `expected` only names numbers."""
-    said, wanted = plain_latex(given), plain_latex(expected)
-    granted = {"cup"} if _UNION.search(wanted) else set()
-    return bool(operations(said) - operations(wanted) - granted) or _computes(said, wanted)
+    plain, plain_expected = plain_latex(given), plain_latex(expected)
+    granted = {"cup"} if _UNION.search(plain_expected) else set()
+    return bool(operations(plain) - operations(plain_expected) - granted) or _computes(plain, plain_expected)
 
 
 @lru_cache(maxsize=1024)
@@ -102,11 +102,11 @@ def operations(plain: str) -> frozenset[str]:
 def _computes(given: str, expected: str) -> bool:
     """Return whether `expected` only names numbers, infinities and variables, as (1, 2), {3} and x > 4 do, and `given`
     does not; of lists of one length, `given` must name as many as `expected`."""
-    said, wanted = (_pieces(_PIECE, text) for text in (given, expected))
-    if all(map(_is_atom, wanted)):
-        return not all(map(_is_atom, said)) or ("\\begin" in expected and len(said) != len(wanted))
-    said, wanted = (_pieces(_BETWEEN, text) for text in (given, expected))
-    return len(said) == len(wanted) > 1 and sum(map(_is_atom, said)) < sum(map(_is_atom, wanted))
+    pieces, expected_pieces = (_pieces(_PIECE, text) for text in (given, expected))
+    if all(map(_is_atom, expected_pieces)):
+        return not all(map(_is_atom, pieces)) or ("\\begin" in expected and len(pieces) != len(expected_pieces))
+    pieces, expected_pieces = (_pieces(_BETWEEN, text) for text in (given, expected))
+    return len(pieces) == len(expected_pieces) > 1 and sum(map(_is_atom, pieces)) < sum(map(_is_atom, expected_pieces))
 
 
 def _pieces(between: re.Pattern[str], plain: str) -> list[str]:

@@ -27,8 +27,8 @@ def write_file(file: Path, content: str | bytes) -> None:
     Raises:
         UserError: the disk is full; the older file is unchanged.
     """
-    with replace_file(file) as beside:
-        beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    with replace_file(file) as partial_file:
+        partial_file.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -40,16 +40,16 @@ def replace_file(file: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full; the older file is unchanged.
     """
-    beside = _beside(file)
+    partial_file = _partial_path(file)
     try:
         with needs_space(file):
             file.parent.mkdir(parents=True, exist_ok=True)
-            yield beside
-            sync(beside)
-            os.replace(beside, file)
+            yield partial_file
+            sync(partial_file)
+            os.replace(partial_file, file)
             sync(file.parent)  # the new name, too, is safe from a power cut
     finally:
-        beside.unlink(missing_ok=True)
+        partial_file.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -61,19 +61,19 @@ def replace_folder(folder: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full; the older folder is unchanged.
     """
-    beside = _beside(folder)
+    partial_file = _partial_path(folder)
     sweep(folder.parent, f".{folder.name}.*.part", deep=False)
     try:
         with needs_space(folder):
-            beside.mkdir(parents=True)
-            yield beside
-            sync_folder(beside)
+            partial_file.mkdir(parents=True)
+            yield partial_file
+            sync_folder(partial_file)
             if folder.exists():
                 shutil.rmtree(folder)
-            os.replace(beside, folder)
+            os.replace(partial_file, folder)
             sync(folder.parent)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial_file, ignore_errors=True)
 
 
 def leftovers(folder: Path, pattern: str = ".*.part", deep: bool = True) -> list[Path]:
@@ -95,7 +95,7 @@ def sweep(folder: Path, pattern: str = ".*.part", deep: bool = True) -> None:
             path.unlink(missing_ok=True)  # its folder may be removed already
 
 
-def _beside(path: Path) -> Path:
+def _partial_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{threading.get_native_id()}.part")  # unique on this machine
 
 

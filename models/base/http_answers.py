@@ -22,7 +22,7 @@ SHOWN = 300
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *given: Any) -> None:
+    def redirect_request(self, *arguments: Any) -> None:
         return None
 
 
@@ -43,8 +43,8 @@ def loopback_direct(environment: Mapping[str, str]) -> dict[str, str]:
     """
     direct = {}
     for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
-        given = environment.get(name) or environment.get(other, "")
-        hosts = [host for text in given.split(",") if (host := text.strip())]
+        value = environment.get(name) or environment.get(other, "")
+        hosts = [host for text in value.split(",") if (host := text.strip())]
         if "*" not in hosts:
             direct[name] = ",".join([*hosts, *(host for host in LOOPBACK if host not in hosts)])
     return direct
@@ -59,7 +59,7 @@ def answer_here(url: str, seconds: float = 5.0) -> bytes | None:
 
 def refusal(error: urllib.error.HTTPError) -> str:
     """Return the status of an error response with the server's message, as far as it can be read."""
-    said = b""
+    message = b""
     with error, suppress(*NO_ANSWER):
-        said = error.read(SHOWN)
-    return f"{error.code} {said.decode(errors='replace')}".strip()
+        message = error.read(SHOWN)
+    return f"{error.code} {message.decode(errors='replace')}".strip()

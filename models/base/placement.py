@@ -43,7 +43,7 @@ class PlacementSettings:
         return self.learners > 1 or self.engines > 0
 
     @property
-    def beside_learners(self) -> PlacementSettings:
+    def next_to_learners(self) -> PlacementSettings:
         """The same settings with at least one engine if there are several learners: no learner has room for one."""
         return replace(self, engines=max(1, self.engines)) if self.learners > 1 else self
 
@@ -66,4 +66,4 @@ class PlacementSettings:
     def __str__(self) -> str:
         if not self.placed:
             return "in one process"
-        return f"{self.learners} learners, {self.beside_learners.engines} engines of {self.engine_gpus:g} GPU"
+        return f"{self.learners} learners, {self.next_to_learners.engines} engines of {self.engine_gpus:g} GPU"

@@ -48,21 +48,21 @@ class Ranks:
         """
         if self.count == 1:
             return make()
-        said: list[Any] = [None, None]
+        message: list[Any] = [None, None]
         if self.first:
             try:
                 with _first_alone():
-                    said[0] = make()
+                    message[0] = make()
             except BaseException as error:
                 torch.distributed.broadcast_object_list([None, _portable(error)], 0, group=self.group)
                 raise
-        torch.distributed.broadcast_object_list(said, 0, group=self.group)
-        if said[1] is not None:
-            raise said[1]
-        made: T = said[0]
-        return made
+        torch.distributed.broadcast_object_list(message, 0, group=self.group)
+        if message[1] is not None:
+            raise message[1]
+        result: T = message[0]
+        return result
 
-    def everyone(self, mine: T) -> list[T]:
+    def all_gather(self, mine: T) -> list[T]:
         """Gather the value `mine` of every rank, in the order of the ranks."""
         if self.count == 1:
             return [mine]
@@ -73,8 +73,8 @@ class Ranks:
     def sums(self, mine: Mapping[str, float]) -> dict[str, float]:
         """Sum the values of each name over the ranks, in their order, so that all ranks get equal results."""
         total: dict[str, float] = {}
-        for given in self.everyone(dict(mine)):
-            for name, value in given.items():
+        for values in self.all_gather(dict(mine)):
+            for name, value in values.items():
                 total[name] = total.get(name, 0.0) + value
         return total
 
@@ -82,9 +82,9 @@ class Ranks:
         """Sum a tensor over the ranks, in their order, on the device of `mine`; no gradient flows."""
         if self.count == 1:
             return mine
-        return torch.stack(self.everyone(mine.cpu())).sum(0).to(mine.device)
+        return torch.stack(self.all_gather(mine.cpu())).sum(0).to(mine.device)
 
-    def apart(self) -> Ranks:
+    def separate_group(self) -> Ranks:
         """Return the same ranks with a separate process group, for use in another thread.
 
         Two threads that share one group would mix up their messages.
@@ -123,7 +123,7 @@ def meet(
 def joined_ranks() -> Ranks:
     """Return this process as a rank of torch's default process group, with a Gloo group for messages."""
     number, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return Ranks(number, count).apart()
+    return Ranks(number, count).separate_group()
 
 
 def require_all_ranks(what: str) -> None:
@@ -158,8 +158,8 @@ def _portable(error: BaseException) -> BaseException:
 
 def whole(tensor: Tensor) -> Tensor:
     """Gather a sharded tensor on all ranks; any other is returned unchanged."""
-    put_together = getattr(tensor, "full_tensor", None)
-    return tensor if put_together is None else put_together()
+    full_tensor = getattr(tensor, "full_tensor", None)
+    return tensor if full_tensor is None else full_tensor()
 
 
 def own_part(tensor: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class _Expired(RunStops):
 
 @dataclass
 class _Call:
-    goes_on: bool = True
+    active: bool = True
 
 
 class _Event(ctypes.Structure):
@@ -76,7 +76,7 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
     this = _Call()
 
     def expire(number: int, frame: FrameType | None) -> None:
-        if this.goes_on:
+        if this.active:
             raise _Expired
 
     earlier = signal.signal(SIGNAL, expire)
@@ -85,11 +85,11 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
             try:
                 return call()
             finally:
-                this.goes_on = False
+                this.active = False
     except _Expired:
         raise TimeoutError(f"took longer than {seconds:g} s") from None
     finally:
-        this.goes_on = False
+        this.active = False
         # By default this signal ends the process; a signal that is still pending must not.
         signal.signal(SIGNAL, signal.SIG_IGN if earlier is signal.SIG_DFL else earlier)
 

@@ -1,4 +1,4 @@
-"""Requests (asks), completions and weights as plain arrays, for processes that exchange them.
+"""Requests, completions and weights as plain arrays, for processes that exchange them.
 
 Arrays are sent without copying each object. A list of lists becomes one array of all its numbers and one of lengths.
 Tensors become numpy arrays; bfloat16, which numpy does not support, is stored as its bits.
@@ -51,35 +51,35 @@ class Rows:
 
 @dataclass(frozen=True)
 class RequestArrays:
-    """The fields of many asks, without `actions`, as arrays; see `models.engines.engine.CompletionRequest`."""
+    """The fields of many requests, without `actions`, as arrays; see `models.engines.engine.CompletionRequest`."""
 
     prompts: Rows
     """Prompts, once for neighbours with the same prompt, [prompts]."""
     prompt: NDArray[np.int64]
-    """Index of each ask's prompt, [asks]."""
+    """Index of each request's prompt, [requests]."""
     seeds: NDArray[np.int64]
     max_tokens: NDArray[np.int64]
     stops: Rows
 
     @staticmethod
-    def of(asks: Sequence[CompletionRequest]) -> RequestArrays:
-        """Build the arrays from asks."""
+    def of(requests: Sequence[CompletionRequest]) -> RequestArrays:
+        """Build the arrays from requests."""
         prompts: list[Sequence[int]] = []
         which = []
-        for ask in asks:
-            if not prompts or prompts[-1] != ask.prompt:
-                prompts.append(ask.prompt)
+        for request in requests:
+            if not prompts or prompts[-1] != request.prompt:
+                prompts.append(request.prompt)
             which.append(len(prompts) - 1)
         return RequestArrays(
             Rows.of(prompts),
             np.array(which, np.int64),
-            np.array([ask.seed for ask in asks], np.int64),
-            np.array([ask.max_tokens for ask in asks], np.int64),
-            Rows.of(ask.stops for ask in asks),
+            np.array([request.seed for request in requests], np.int64),
+            np.array([request.max_tokens for request in requests], np.int64),
+            Rows.of(request.stops for request in requests),
         )
 
-    def asks(self) -> list[CompletionRequest]:
-        """Return the asks in the arrays; adjacent asks with the same prompt share one list."""
+    def requests(self) -> list[CompletionRequest]:
+        """Return the requests in the arrays; adjacent requests with the same prompt share one list."""
         prompts = self.prompts.lists()
         rest = zip(self.prompt.tolist(), self.seeds.tolist(), self.max_tokens.tolist(), self.stops.lists(), strict=True)
         return [CompletionRequest(prompts[number], seed, most, tuple(stops)) for number, seed, most, stops in rest]

@@ -28,13 +28,13 @@ def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast
 
     Every engine of a fleet scores all of them, because each has its own weights, and the largest distance is returned.
     """
-    engines_say = [
+    engine_log_probs = [
         [value for row in member.score(sequences.prompts, sequences.completions) for value in row]
         for member in engine.members()
     ]
     with in_eval_mode(policy), torch.no_grad():  # dropout applies to the learner only: the engine runs the whole policy
-        learner_says, _ = completion_log_probs(policy, sequences, autocast=autocast)
-    return float((torch.tensor(engines_say) - learner_says.float().cpu()).abs().mean(-1).max())
+        learner_log_probs, _ = completion_log_probs(policy, sequences, autocast=autocast)
+    return float((torch.tensor(engine_log_probs) - learner_log_probs.float().cpu()).abs().mean(-1).max())
 
 
 def check(gap: float, tolerance: float, round_number: int) -> None:

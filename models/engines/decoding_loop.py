@@ -67,18 +67,18 @@ class Switched(Generated):
 
 def complete(
     voices: Sequence[Voice],
-    asks: Sequence[CompletionRequest],
+    requests: Sequence[CompletionRequest],
     drawing: TokenSampling,
     *,
     end: Ends,
     most: int,
     switch: Switch | None = None,
 ) -> list[Generated]:
-    """Generate a completion for each ask, [asks].
+    """Generate a completion for each request, [requests].
 
     Args:
         voices: the models that generate, at least one, on one device.
-        asks: requested completions; neighbours with the same prompt share its keys and values.
+        requests: requested completions; neighbours with the same prompt share its keys and values.
         drawing: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
             are for a single voice only, because the truncated distributions of two may have no token in common.
         end: the token that ends every completion, or all that do.
@@ -92,20 +92,20 @@ def complete(
     """
     if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
         raise ValueError("a switch chooses between two voices that have a say")
-    made: dict[int, Generated] = {}
-    for groups in batches(asks, most):
+    completions: dict[int, Generated] = {}
+    for groups in batches(requests, most):
         places = [place for group in groups for place in group]
-        batch = _Batch(tuple(asks[place] for place in places), len(groups), drawing, all_of(end))
-        made |= zip(places, _complete_together(voices, batch, switch), strict=True)
-    return [made[place] for place in range(len(asks))]
+        batch = _Batch(tuple(requests[place] for place in places), len(groups), drawing, all_of(end))
+        completions |= zip(places, _complete_together(voices, batch, switch), strict=True)
+    return [completions[place] for place in range(len(requests))]
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Asks that are completed at the same time."""
+    """Requests that are completed at the same time."""
 
-    asks: tuple[CompletionRequest, ...]
-    """Asks, those of one prompt next to each other, the same number for each prompt."""
+    requests: tuple[CompletionRequest, ...]
+    """Requests, those of one prompt next to each other, the same number for each prompt."""
     groups: int
     """Number of different prompts."""
     drawing: TokenSampling
@@ -114,23 +114,25 @@ class _Batch:
 
     @property
     def group_size(self) -> int:
-        """Asks per prompt."""
-        return len(self.asks) // self.groups
+        """Requests per prompt."""
+        return len(self.requests) // self.groups
 
     @property
     def longest(self) -> int:
         """Tokens of the longest completion."""
-        return max(ask.max_tokens for ask in self.asks)
+        return max(request.max_tokens for request in self.requests)
 
     @property
     def prompts(self) -> list[Sequence[int]]:
         """Each prompt once, [groups]."""
-        return [ask.prompt for ask in self.asks[:: self.group_size]]
+        return [request.prompt for request in self.requests[:: self.group_size]]
 
     def stops(self) -> Tensor:
-        """Return the tokens that end each completion, [asks, stops]; shorter rows are filled up with `ends`."""
-        most = max(len(ask.stops) for ask in self.asks)
-        filled = [[*self.ends, *ask.stops, *self.ends[:1] * (most - len(ask.stops))] for ask in self.asks]
+        """Return the tokens that end each completion, [requests, stops]; shorter rows are filled up with `ends`."""
+        most = max(len(request.stops) for request in self.requests)
+        filled = [
+            [*self.ends, *request.stops, *self.ends[:1] * (most - len(request.stops))] for request in self.requests
+        ]
         return torch.tensor(filled)
 
 
@@ -162,85 +164,90 @@ class _Reading:
 
 
 def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> list[Generated]:
-    """Return the completions of a batch, [asks]."""
+    """Return the completions of a batch, [requests]."""
     # The buffers in which a sharded model's weights are gathered are written again when it learns.
     with torch.no_grad() if any(voice.sharded for voice in voices) else torch.inference_mode():
-        drawn, noted, by_first = _decode(voices, batch, switch)
+        drawn, drawn_log_probs, by_first = _decode(voices, batch, switch)
     # Rows are copied outside of it: a slice would keep the whole tensor in memory, and could not be used in a gradient.
-    rows = list(noted.cpu()) if batch.drawing.log_probs else [None] * len(drawn)
-    made = [
-        _cut(ask, tokens, row, batch.ends) for ask, tokens, row in zip(batch.asks, drawn.tolist(), rows, strict=True)
+    rows = list(drawn_log_probs.cpu()) if batch.drawing.log_probs else [None] * len(drawn)
+    completions = [
+        _cut(request, tokens, row, batch.ends)
+        for request, tokens, row in zip(batch.requests, drawn.tolist(), rows, strict=True)
     ]
     if switch is None:
-        return made
+        return completions
     return [
-        Switched(part.tokens, part.log_probs, part.finished, tuple(writers[: len(part.tokens)]))
-        for part, writers in zip(made, by_first.tolist(), strict=True)
+        Switched(completion.tokens, completion.log_probs, completion.finished, tuple(writers[: len(completion.tokens)]))
+        for completion, writers in zip(completions, by_first.tolist(), strict=True)
     ]
 
 
 def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens, their log-probs, and whether the first voice wrote them, [asks, longest] each.
+    """Return tokens, their log-probs, and whether the first voice wrote them, [requests, longest] each.
 
-    Values after an end token, or after an ask's longest completion, are undefined.
+    Values after an end token, or after a request's longest completion, are undefined.
     """
     readings = [_Reading(voice, batch) for voice in voices]
     place = readings[0].place
-    asks, prompts, samples, longest = batch.asks, batch.prompts, batch.group_size, batch.longest
+    requests, prompts, samples, longest = batch.requests, batch.prompts, batch.group_size, batch.longest
     ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
     positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
     last = torch.tensor([len(prompt) for prompt in prompts], device=place).cumsum(0) - 1
     states = [reading.read(ids, positions)[last].repeat_interleave(samples, dim=0) for reading in readings]
     greedy = batch.drawing.temperature == 0.0
-    points = None if greedy else points_of(asks, longest, TOKENS).to(place)
-    choices = None if greedy or switch is None else points_of(asks, longest, WRITERS).to(place)
-    rooms = torch.tensor([ask.max_tokens for ask in asks], device=place).view(-1, samples)
+    points = None if greedy else points_of(requests, longest, TOKENS).to(place)
+    choices = None if greedy or switch is None else points_of(requests, longest, WRITERS).to(place)
+    rooms = torch.tensor([request.max_tokens for request in requests], device=place).view(-1, samples)
     stops = batch.stops().to(place)
-    drawn = torch.full((len(asks), longest), batch.ends[0], device=place)
-    noted = torch.zeros(drawn.shape, device=place)
+    drawn = torch.full((len(requests), longest), batch.ends[0], device=place)
+    drawn_log_probs = torch.zeros(drawn.shape, device=place)
     by_first = torch.zeros(drawn.shape, dtype=torch.bool, device=place)
     rows = torch.arange(len(drawn), device=place).view(-1, samples)
     alive = torch.ones_like(rows, dtype=torch.bool)
     for step in range(longest):
-        going, of = alive.flatten(), rows.flatten()
-        at = of[going]
+        alive_flat, row_of_place = alive.flatten(), rows.flatten()
+        alive_rows = row_of_place[alive_flat]
         if switch is None:
-            log_probs = _together(readings, states)
+            log_probs = _mixture_log_probs(readings, states)
         else:
-            first = switch(states[1], None if choices is None else choices[of, step])
-            log_probs = _by_turns(readings, states, first)
-            by_first[at, step] = first[going]
-        tokens = log_probs.argmax(-1) if points is None else draw_tokens(log_probs, points[of, step])
-        drawn[at, step] = tokens[going]
-        noted[at, step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
-        ended = (tokens[:, None] == stops[of]).any(1).view_as(alive)
+            first = switch(states[1], None if choices is None else choices[row_of_place, step])
+            log_probs = _writer_log_probs(readings, states, first)
+            by_first[alive_rows, step] = first[alive_flat]
+        tokens = log_probs.argmax(-1) if points is None else draw_tokens(log_probs, points[row_of_place, step])
+        drawn[alive_rows, step] = tokens[alive_flat]
+        drawn_log_probs[alive_rows, step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[alive_flat].float()
+        ended = (tokens[:, None] == stops[row_of_place]).any(1).view_as(alive)
         alive = alive & ~ended & (rooms > step + 1)
         if not bool(alive.any()):
             break
         if step % NARROW_EVERY == NARROW_EVERY - 1:
             tokens = tokens.view_as(alive)
-            stay = alive.any(1).nonzero().squeeze(1)
+            kept_prompts = alive.any(1).nonzero().squeeze(1)
             widest = int(alive.sum(1).max())
-            if len(stay) * widest <= WORTH_NARROWING * alive.numel():
-                members = alive[stay].int().argsort(dim=1, descending=True, stable=True)[:, :widest]
+            if len(kept_prompts) * widest <= WORTH_NARROWING * alive.numel():
+                members = alive[kept_prompts].int().argsort(dim=1, descending=True, stable=True)[:, :widest]
                 for reading in readings:
-                    reading.decoding.narrow(stay, members)
-                rows, alive, rooms, tokens = (wide[stay[:, None], members] for wide in (rows, alive, rooms, tokens))
+                    reading.decoding.narrow(kept_prompts, members)
+                rows, alive, rooms, tokens = (
+                    wide[kept_prompts[:, None], members] for wide in (rows, alive, rooms, tokens)
+                )
             tokens = tokens.flatten()
         places = (readings[0].decoding.lengths + step).repeat_interleave(rows.shape[1])
         for reading in readings:
             reading.decoding.step = step
         states = [reading.read(tokens, places) for reading in readings]
-    return drawn, noted, by_first
+    return drawn, drawn_log_probs, by_first
 
 
-def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
+def _mixture_log_probs(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
     """Return the log-probs of the voices' mixture, [rows, vocabulary]."""
-    said = [(reading.voice, reading.log_probs(state)) for reading, state in zip(readings, states, strict=True)]
-    if len(said) == 1 and said[0][0].weight == 1.0:
-        return said[0][1]
-    total = torch.zeros_like(said[0][1])
-    for voice, log_probs in said:
+    voice_log_probs = [
+        (reading.voice, reading.log_probs(state)) for reading, state in zip(readings, states, strict=True)
+    ]
+    if len(voice_log_probs) == 1 and voice_log_probs[0][0].weight == 1.0:
+        return voice_log_probs[0][1]
+    total = torch.zeros_like(voice_log_probs[0][1])
+    for voice, log_probs in voice_log_probs:
         if voice.veto_top_p is None:
             total += voice.weight * log_probs
         else:
@@ -248,16 +255,18 @@ def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
     return torch.log_softmax(total, dim=-1)
 
 
-def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:
+def _writer_log_probs(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:
     """Return the log-probs of the voice that writes, [rows, vocabulary]: the first voice if `first` [rows] is True."""
-    of_first, of_second = (reading.log_probs(state) for reading, state in zip(readings, states, strict=True))
-    return torch.where(first[:, None], of_first, of_second)
+    first_log_probs, second_log_probs = (
+        reading.log_probs(state) for reading, state in zip(readings, states, strict=True)
+    )
+    return torch.where(first[:, None], first_log_probs, second_log_probs)
 
 
-def _cut(ask: CompletionRequest, tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
-    """Return a row up to its first end token, within the ask's longest completion."""
-    tokens = tokens[: ask.max_tokens]
-    first = min((tokens.index(end) for end in (*ends, *ask.stops) if end in tokens), default=None)
+def _cut(request: CompletionRequest, tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
+    """Return a row up to its first end token, within the request's longest completion."""
+    tokens = tokens[: request.max_tokens]
+    first = min((tokens.index(end) for end in (*ends, *request.stops) if end in tokens), default=None)
     finished = first is not None
     length = len(tokens) if first is None else first + 1
     return Generated(tuple(tokens[:length]), None if log_probs is None else log_probs[:length].clone(), finished)
@@ -277,8 +286,8 @@ def draw_tokens(log_probs: Tensor, points: Tensor) -> Tensor:
     return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
 
 
-def batches(asks: Sequence[CompletionRequest], most: int) -> Iterator[list[list[int]]]:
-    """Yield batches of asks that are completed together, as indices, [groups][asks of one prompt].
+def batches(requests: Sequence[CompletionRequest], most: int) -> Iterator[list[list[int]]]:
+    """Yield batches of requests that are completed together, as indices, [groups][requests of one prompt].
 
     The groups of a batch have equal size. A batch has at most `most` sequences and PREFILL_TOKENS tokens of prompts,
     but at least one group.
@@ -286,19 +295,21 @@ def batches(asks: Sequence[CompletionRequest], most: int) -> Iterator[list[list[
     A batch's completions depend to the last bit, log-probs included, on the content of the batch, and on nothing else.
     """
     groups: list[list[int]] = []
-    for _, same in groupby(range(len(asks)), key=lambda place: asks[place].prompt):
+    for _, same in groupby(range(len(requests)), key=lambda place: requests[place].prompt):
         places = list(same)
         groups += [places[at : at + most] for at in range(0, len(places), most)]
     chunk: list[list[int]] = []
     tokens = 0
     for group in sorted(groups, key=len, reverse=True):
-        read = len(asks[group[0]].prompt)
+        prompt_tokens = len(requests[group[0]].prompt)
         if chunk and (
-            len(group) != len(chunk[0]) or (len(chunk) + 1) * len(group) > most or tokens + read > PREFILL_TOKENS
+            len(group) != len(chunk[0])
+            or (len(chunk) + 1) * len(group) > most
+            or tokens + prompt_tokens > PREFILL_TOKENS
         ):
             yield chunk
             chunk, tokens = [], 0
         chunk.append(group)
-        tokens += read
+        tokens += prompt_tokens
     if chunk:
         yield chunk

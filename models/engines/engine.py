@@ -78,7 +78,7 @@ class Sampling(TokenSampling):
 class CompletionRequest:
     """Request for one completion.
 
-    Its tokens depend only on the weights and on the fields below: not on the other asks of a call, their number or
+    Its tokens depend only on the weights and on the fields below: not on the other requests of a call, their number or
     their order, nor on which of several engines handles it. (The exception is the last bits of a sum, which batches may
     add in another order: if a random point is within them of a border between two tokens, the draw may differ.)
     """
@@ -138,26 +138,30 @@ class Engine(Protocol):
         return (self,)
 
     @abstractmethod
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """Generate a completion for each ask, [asks]; adjacent asks with the same prompt may share work."""
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """Generate a completion for each request, [requests]; adjacent requests with the same prompt may share work."""
         ...
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """Generate `sampling.samples` completions of each prompt, [prompts][G], reproducible by the seed."""
-        made = self.each(requests_of(prompts, sampling, seed), sampling)
+        made = self.complete(requests_of(prompts, sampling, seed), sampling)
         return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
 
     def serve(
-        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
+        self,
+        requests: Mapping[int, CompletionRequest],
+        drawing: TokenSampling,
+        steps: int,
+        dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """Continue all completions in progress for `steps` tokens each. Returns the finished ones by number.
 
         Between two calls the engine may `load`: completions in progress continue with the new weights, and with keys
-        and values that the old ones computed for the earlier tokens. It may also `score` and run `each` while others
+        and values that the old ones computed for the earlier tokens. It may also `score` and `complete` while others
         are in progress.
 
         Args:
-            asks: number -> request to start now, or when there is room; no number may be in progress.
+            requests: number -> request to start now, or when there is room; no number may be in progress.
             drawing: how tokens are drawn; the same as for the completions in progress.
             steps: number of tokens; 0: requests wait for the next call.
             dropped: numbers of completions to abandon, in progress or not.
@@ -196,7 +200,7 @@ class Engine(Protocol):
 
 
 def requests_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[CompletionRequest]:
-    """Build `sampling.samples` asks for each prompt, those of one prompt next to each other, [prompts * G]."""
+    """Build `sampling.samples` requests for each prompt, those of one prompt next to each other, [prompts * G]."""
     return [
         CompletionRequest(prompt, completion_seed(seed, place, number), sampling.max_tokens)
         for place, prompt in enumerate(prompts)
@@ -204,9 +208,9 @@ def requests_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int)
     ]
 
 
-def prompts_of(asks: Sequence[CompletionRequest]) -> list[Sequence[int]]:
-    """Return the prompts of asks, once for adjacent asks with the same prompt."""
-    return [prompt for prompt, _ in groupby(asks, key=lambda ask: ask.prompt)]
+def prompts_of(requests: Sequence[CompletionRequest]) -> list[Sequence[int]]:
+    """Return the prompts of requests, once for adjacent requests with the same prompt."""
+    return [prompt for prompt, _ in groupby(requests, key=lambda request: request.prompt)]
 
 
 def has_vllm() -> bool:

@@ -37,21 +37,25 @@ class FirstRankEngine(Engine):
 
     def members(self) -> Sequence[Engine]:
         """See `Engine.members`."""
-        behind = self._engine.members() if self._engine is not None else []
-        count = self._ranks.from_first(lambda: len(behind))
+        engines = self._engine.members() if self._engine is not None else []
+        count = self._ranks.from_first(lambda: len(engines))
         if count == 1:
             return (self,)
-        return [FirstRankEngine(behind[number] if behind else None, self._ranks) for number in range(count)]
+        return [FirstRankEngine(engines[number] if engines else None, self._ranks) for number in range(count)]
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """See `Engine.each`."""
-        return self._ranks.from_first(lambda: self._own.each(asks, drawing))
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """See `Engine.complete`."""
+        return self._ranks.from_first(lambda: self._own.complete(requests, drawing))
 
     def serve(
-        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
+        self,
+        requests: Mapping[int, CompletionRequest],
+        drawing: TokenSampling,
+        steps: int,
+        dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
-        return self._ranks.from_first(lambda: self._own.serve(asks, drawing, steps, dropped))
+        return self._ranks.from_first(lambda: self._own.serve(requests, drawing, steps, dropped))
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""

@@ -1,10 +1,10 @@
 """Several engines that act as one: they generate at once, and the completions do not depend on their number.
 
-A completion depends on its ask alone (`models.engines.engine.CompletionRequest`), so any engine may make it. The last
-bits of its log-probs also depend on the rest of the batch. If engines make batch after batch, a batch therefore stays
-together, and the fleet returns what one of them would, to the last bit. Every engine has a copy of the weights. Each
-weight sync is numbered, and an answer from other weights than the last is rejected. An engine that breaks is restarted,
-loads the weights and repeats the request (`models.engines.restart`), while the others continue.
+A completion depends on its request alone (`models.engines.engine.CompletionRequest`), so any engine may make it. The
+last bits of its log-probs also depend on the rest of the batch. If engines make batch after batch, a batch therefore
+stays together, and the fleet returns what one of them would, to the last bit. Every engine has a copy of the weights.
+Each weight sync is numbered, and an answer from other weights than the last is rejected. An engine that breaks is
+restarted, loads the weights and repeats the request (`models.engines.restart`), while the others continue.
 """
 
 from __future__ import annotations
@@ -79,20 +79,22 @@ class Fleet(Engine):
         """See `Engine.members`."""
         return self.engines
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """See `Engine.each`. Neighbours with the same prompt are sent to one engine."""
-        check_ids(prompts_of(asks), self.vocabulary, self.longest)  # errors name them by their place among all prompts
-        prompts, rooms = [ask.prompt for ask in asks], [ask.max_tokens for ask in asks]
-        cut = [] if self.most is None else [_flat(batch) for batch in batches(asks, self.most)]
-        if len(cut) < len(self.engines):
-            shared = shares(groups_of(prompts), prompts, rooms, len(self.engines))
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """See `Engine.complete`. Neighbours with the same prompt are sent to one engine."""
+        check_ids(prompts_of(requests), self.vocabulary, self.longest)  # errors name places among all prompts
+        prompts, rooms = [request.prompt for request in requests], [request.max_tokens for request in requests]
+        flat_batches = [] if self.most is None else [_flat(batch) for batch in batches(requests, self.most)]
+        if len(flat_batches) < len(self.engines):
+            engine_shares = shares(groups_of(prompts), prompts, rooms, len(self.engines))
             return self._in_shares(
-                shared, lambda engine, share: engine.each([asks[at] for at in _flat(share)], drawing)
+                engine_shares, lambda engine, share: engine.complete([requests[at] for at in _flat(share)], drawing)
             )
         return self._in_shares(
-            shares(cut, prompts, rooms, len(self.engines)),
+            shares(flat_batches, prompts, rooms, len(self.engines)),
             lambda engine, share: [
-                made for batch in share for made in engine.each([asks[place] for place in batch], drawing)
+                completion
+                for batch in share
+                for completion in engine.complete([requests[place] for place in batch], drawing)
             ],
         )
 
@@ -100,9 +102,9 @@ class Fleet(Engine):
         """See `Engine.score`."""
         joined = [[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)]
         check_ids(joined, self.vocabulary, self.longest)
-        shared = shares(groups_of(prompts), prompts, [len(ids) for ids in completions], len(self.engines))
+        engine_shares = shares(groups_of(prompts), prompts, [len(ids) for ids in completions], len(self.engines))
         return self._in_shares(
-            shared,
+            engine_shares,
             lambda engine, share: engine.score(
                 [prompts[place] for place in _flat(share)], [completions[place] for place in _flat(share)]
             ),
@@ -129,37 +131,41 @@ class Fleet(Engine):
         if errors:
             raise errors[0]
 
-    def _in_shares(self, shared: Sequence[Share], ask: Callable[[Engine, Share], list[Result]]) -> list[Result]:
+    def _in_shares(
+        self, engine_shares: Sequence[Share], request: Callable[[Engine, Share], list[Result]]
+    ) -> list[Result]:
         """Return the results of each engine for its share, in the order of the places."""
 
-        def asking(share: Share) -> Callable[[Restarting], list[Result]]:
-            return lambda engine: ask(engine, share)
+        def call_for(share: Share) -> Callable[[Restarting], list[Result]]:
+            return lambda engine: request(engine, share)
 
-        said = self._at_once({number: asking(share) for number, share in enumerate(shared) if share})
+        results = self._at_once({number: call_for(share) for number, share in enumerate(engine_shares) if share})
         ordered = {
             place: part
-            for number, parts in said.items()
-            for place, part in zip(_flat(shared[number]), parts, strict=True)
+            for number, parts in results.items()
+            for place, part in zip(_flat(engine_shares[number]), parts, strict=True)
         }
         return [ordered[place] for place in range(len(ordered))]
 
     def _at_once(self, calls: dict[int, Callable[[Restarting], Result]]) -> dict[int, Result]:
         """Return the results of the engines with these numbers, all called at once; the first error ends the call."""
-        asked = {number: self.threads[number].submit(self._one, number, call) for number, call in calls.items()}
-        done, _ = wait(asked.values(), return_when=FIRST_EXCEPTION)
+        futures = {
+            number: self.threads[number].submit(self._checked_result, number, call) for number, call in calls.items()
+        }
+        done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
         for future in done:
             future.result()
-        return {number: future.result() for number, future in asked.items()}
+        return {number: future.result() for number, future in futures.items()}
 
-    def _one(self, number: int, call: Callable[[Restarting], Result]) -> Result:
+    def _checked_result(self, number: int, call: Callable[[Restarting], Result]) -> Result:
         engine = self.engines[number]
-        said = call(engine)
+        result = call(engine)
         if engine.version != self.kept.version:
             raise UserError(
                 f"engine {number + 1} of {len(self.engines)} has the weights of hand-over {engine.version}, but those "
                 f"of hand-over {self.kept.version} were given to it: what it says is of another policy"
             )
-        return said
+        return result
 
 
 def groups_of(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -186,13 +192,13 @@ def shares(
         + sum(lengths[place] for place in part)
         for part in parts
     ]
-    given: list[list[Sequence[int]]] = [[] for _ in range(count)]
+    assigned: list[list[Sequence[int]]] = [[] for _ in range(count)]
     loads = [0] * count
     for number in sorted(range(len(parts)), key=lambda number: -costs[number]):
         least = min(range(count), key=loads.__getitem__)
         loads[least] += costs[number]
-        given[least].append(parts[number])
-    return [sorted(share, key=min) for share in given]
+        assigned[least].append(parts[number])
+    return [sorted(share, key=min) for share in assigned]
 
 
 def _flat(share: Share) -> list[int]:

@@ -58,7 +58,7 @@ class GatedEngine(TransformersEngine):
         UserError: the folder is not a model folder, or its gate or reference is missing or broken.
     """
 
-    def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
+    def read_extra_files(self, folder: Path, trust_remote_code: bool) -> None:
         """Load the reference and the gate."""
         self.reference = self.read_model(folder / GATE / REFERENCE, trust_remote_code)
         self.head = nn.Linear(hidden_width(self.reference), 1)

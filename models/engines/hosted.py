@@ -73,15 +73,20 @@ class HostedEngine:
         ).start()
         return About(os.getpid(), engine.vocabulary, engine.longest, engine.room)
 
-    def each(self, asks: RequestArrays, drawing: TokenSampling) -> tuple[GeneratedArrays, int]:
-        """See `Engine.each`; also returns the version of the weights of the completions."""
-        return GeneratedArrays.of(self._opened.each(asks.asks(), drawing)), self._opened.version
+    def complete(self, requests: RequestArrays, drawing: TokenSampling) -> tuple[GeneratedArrays, int]:
+        """See `Engine.complete`; also returns the version of the weights of the completions."""
+        return GeneratedArrays.of(self._opened.complete(requests.requests(), drawing)), self._opened.version
 
     def serve(
-        self, numbers: Sequence[int], asks: RequestArrays, drawing: TokenSampling, steps: int, dropped: Collection[int]
+        self,
+        numbers: Sequence[int],
+        requests: RequestArrays,
+        drawing: TokenSampling,
+        steps: int,
+        dropped: Collection[int],
     ) -> tuple[list[int], GeneratedArrays, int]:
         """See `Engine.serve`; also returns the numbers of the finished completions and the version of the weights."""
-        ended = self._opened.serve(dict(zip(numbers, asks.asks(), strict=True)), drawing, steps, dropped)
+        ended = self._opened.serve(dict(zip(numbers, requests.requests(), strict=True)), drawing, steps, dropped)
         return list(ended), GeneratedArrays.of(list(ended.values())), self._opened.version
 
     def score(self, prompts: Rows, completions: Rows) -> tuple[Rows, int]:

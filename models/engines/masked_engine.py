@@ -23,7 +23,7 @@ class MaskedEngine(TransformersEngine):
         UserError: the folder is not a model folder, or the lagged policy is missing or broken.
     """
 
-    def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
+    def read_extra_files(self, folder: Path, trust_remote_code: bool) -> None:
         """Load the lagged policy, and the total probability (top-p) of its mask."""
         self.top_p = read_use(folder).mask_top_p
         self.lagged = self.read_model(folder / MASK, trust_remote_code)

@@ -26,7 +26,7 @@ class NumberedCompletion:
     """A completion with the number of its request; its versions are those given to `BackgroundEngines.loaded`."""
 
     number: int
-    made: Generated
+    generated: Generated
 
 
 class BackgroundEngines:
@@ -67,12 +67,12 @@ class BackgroundEngines:
         for thread in self._threads:
             thread.start()
 
-    def ask(self, asks: Mapping[int, CompletionRequest]) -> None:
+    def request(self, requests: Mapping[int, CompletionRequest]) -> None:
         """Request completions by number; adjacent ones go to one engine together, as far as one has room for them."""
-        numbers = list(asks)
+        numbers = list(requests)
         with self._changed:
             for at in range(0, len(numbers), self.room):
-                self._waiting.append({number: asks[number] for number in numbers[at : at + self.room]})
+                self._waiting.append({number: requests[number] for number in numbers[at : at + self.room]})
             self._changed.notify_all()
 
     def begun(self) -> dict[int, int]:
@@ -84,7 +84,9 @@ class BackgroundEngines:
         """Drop completions by number, whether they have begun or not."""
         gone = set(numbers)
         with self._changed:
-            left = ({number: ask for number, ask in unit.items() if number not in gone} for unit in self._waiting)
+            left = (
+                {number: request for number, request in unit.items() if number not in gone} for unit in self._waiting
+            )
             self._waiting = deque(unit for unit in left if unit)
             self._dropped |= gone & self._begun.keys()
             self._ended = [ended for ended in self._ended if ended.number not in gone]
@@ -159,13 +161,13 @@ class BackgroundEngines:
         try:
             with own:
                 while (work := self._next(under_way, engine.room)) is not None:
-                    asks, dropped = work
+                    requests, dropped = work
                     began, made = time.perf_counter(), {}
                     try:
-                        made = engine.serve(asks, self._drawing, STEPS, dropped)
+                        made = engine.serve(requests, self._drawing, STEPS, dropped)
                     finally:
                         self._note(place, made, time.perf_counter() - began)
-                    under_way = (under_way | asks.keys()) - made.keys() - dropped
+                    under_way = (under_way | requests.keys()) - made.keys() - dropped
                 engine.serve({}, self._drawing, 0, under_way)
         except BaseException as error:
             with self._changed:
@@ -186,13 +188,13 @@ class BackgroundEngines:
             self._dropped -= dropped
             for number in dropped:
                 del self._begun[number]
-            asks: dict[int, CompletionRequest] = {}
+            requests: dict[int, CompletionRequest] = {}
             left = room - len(under_way) + len(dropped)
-            while self._waiting and len(self._waiting[0]) <= left - len(asks):
-                asks |= self._waiting.popleft()
-            self._begun |= dict.fromkeys(asks, self._version)
+            while self._waiting and len(self._waiting[0]) <= left - len(requests):
+                requests |= self._waiting.popleft()
+            self._begun |= dict.fromkeys(requests, self._version)
             self._at_work += 1
-            return asks, dropped
+            return requests, dropped
 
     def _note(self, place: int, made: Mapping[int, Generated], seconds: float) -> None:
         """Record that an engine rests after `seconds` of work, with the completions that have ended."""

@@ -16,18 +16,20 @@ WRITERS = 1
 """Stream of the points that decide which of two voices writes."""
 
 
-def points_of(asks: Sequence[CompletionRequest], longest: int, stream: int) -> Tensor:
-    """Return the random points of asks in [0, 1), [asks, longest], float64; zero after an ask's `max_tokens`.
+def points_of(requests: Sequence[CompletionRequest], longest: int, stream: int) -> Tensor:
+    """Return random points in [0, 1) for each request, [requests, longest], float64; zero after its `max_tokens`.
 
     Philox computes the n-th number from key and n (Salmon et al., SC 2011): the numbers of two keys are independent,
     however close the keys are.
 
     Args:
-        asks: asks whose seeds are the keys.
+        requests: their seeds are the keys.
         longest: tokens of the longest completion.
         stream: number of the stream of each seed.
     """
-    points = np.zeros((len(asks), longest))
-    for row, ask in zip(points, asks, strict=True):
-        row[: ask.max_tokens] = np.random.Generator(np.random.Philox(key=[ask.seed, stream])).random(ask.max_tokens)
+    points = np.zeros((len(requests), longest))
+    for row, request in zip(points, requests, strict=True):
+        row[: request.max_tokens] = np.random.Generator(np.random.Philox(key=[request.seed, stream])).random(
+            request.max_tokens
+        )
     return torch.from_numpy(points)

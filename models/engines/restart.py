@@ -50,27 +50,31 @@ class Restarting(Engine):
         self.vocabulary, self.longest, self.version = engine.vocabulary, engine.longest, engine.version
         self.room = engine.room
         self.under_way: dict[int, CompletionRequest] = {}
-        """Asks in progress, by number."""
+        """Requests in progress, by number."""
         self.serving: Engine | None = None
         """Engine that has all of them; a new engine has none."""
         self.engine: Engine | None = engine
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """See `Engine.each`; a restart during the call changes no completion."""
-        return self._lasting("generate", lambda engine: engine.each(asks, drawing))
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """See `Engine.complete`; a restart during the call changes no completion."""
+        return self._lasting("generate", lambda engine: engine.complete(requests, drawing))
 
     def serve(
-        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
+        self,
+        requests: Mapping[int, CompletionRequest],
+        drawing: TokenSampling,
+        steps: int,
+        dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`. Completions in progress in a broken engine start again, with the current weights."""
-        self.under_way |= asks
+        self.under_way |= requests
         for number in dropped:
             self.under_way.pop(number, None)
 
         def serve(engine: Engine) -> dict[int, Generated]:
             known, self.serving = self.serving is engine, engine
             if known:
-                return engine.serve(asks, drawing, steps, dropped)
+                return engine.serve(requests, drawing, steps, dropped)
             return engine.serve(dict(self.under_way), drawing, steps)
 
         ended = self._lasting("serve", serve)

@@ -30,17 +30,17 @@ class _Writing:
     """A completion in progress."""
 
     number: int
-    ask: CompletionRequest
+    request: CompletionRequest
     points: list[float] | None
     """Random points of its tokens, [max_tokens]; None: greedy."""
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     versions: list[tuple[int, int]] = field(default_factory=list)
 
-    def made(self, log_probs: bool, finished: bool) -> Generated:
+    def completion(self, log_probs: bool, finished: bool) -> Generated:
         """Return the finished completion."""
-        said = torch.tensor(self.log_probs, dtype=torch.float32) if log_probs else None
-        return Generated(tuple(self.tokens), said, finished, versions=tuple(self.versions))
+        token_log_probs = torch.tensor(self.log_probs, dtype=torch.float32) if log_probs else None
+        return Generated(tuple(self.tokens), token_log_probs, finished, versions=tuple(self.versions))
 
 
 class Serving:
@@ -69,9 +69,9 @@ class Serving:
         return len(self._waiting) + len(self._writing)
 
     @torch.inference_mode()
-    def change(self, asks: Mapping[int, CompletionRequest], dropped: Collection[int]) -> None:
-        """Add asks by number, and remove completions whose numbers are in `dropped`."""
-        self._waiting.extend(asks.items())
+    def change(self, requests: Mapping[int, CompletionRequest], dropped: Collection[int]) -> None:
+        """Add requests by number, and remove completions whose numbers are in `dropped`."""
+        self._waiting.extend(requests.items())
         if dropped:
             self._waiting = deque(pair for pair in self._waiting if pair[0] not in dropped)
             for slot in reversed(range(len(self._writing))):
@@ -82,11 +82,11 @@ class Serving:
     def step(self, version: int) -> dict[int, Generated]:
         """Draw one token per completion with a slot, by the weights of `version`. Returns the finished completions."""
         states = []
-        if going := len(self._writing):
+        if active_slots := len(self._writing):
             ids = torch.tensor([writing.tokens[-1] for writing in self._writing], device=self._place)
-            states.append(row_states(self._model, ids, self._cache.step(going), self._cache, None))
-        while (read := self._begin()) is not None:
-            states.append(read)
+            states.append(row_states(self._model, ids, self._cache.step(active_slots), self._cache, None))
+        while (prompt_states := self._begin()) is not None:
+            states.append(prompt_states)
         if not states:
             return {}
         log_probs = next_token_log_probs(torch.cat(states), output_head(self._model), self._distribution)
@@ -95,46 +95,48 @@ class Serving:
         else:
             points = [writing.points[len(writing.tokens)] for writing in self._writing if writing.points is not None]
             tokens = draw_tokens(log_probs, torch.tensor(points, dtype=torch.float64, device=self._place))
-        said = log_probs.gather(1, tokens[:, None]).squeeze(1).float().tolist()
-        ended = {}
-        for slot, (token, value) in reversed(list(enumerate(zip(tokens.tolist(), said, strict=True)))):
+        token_log_probs = log_probs.gather(1, tokens[:, None]).squeeze(1).float().tolist()
+        completions = {}
+        for slot, (token, value) in reversed(list(enumerate(zip(tokens.tolist(), token_log_probs, strict=True)))):
             writing = self._writing[slot]
             if not writing.versions or writing.versions[-1][1] != version:
                 writing.versions.append((len(writing.tokens), version))
             writing.tokens.append(token)
             writing.log_probs.append(value)
-            finished = token in self._ends or token in writing.ask.stops
-            if finished or len(writing.tokens) == writing.ask.max_tokens:
-                ended[writing.number] = writing.made(self.drawing.log_probs, finished)
+            finished = token in self._ends or token in writing.request.stops
+            if finished or len(writing.tokens) == writing.request.max_tokens:
+                completions[writing.number] = writing.completion(self.drawing.log_probs, finished)
                 self._free(slot)
-        return ended
+        return completions
 
     def _begin(self) -> Tensor | None:
-        """Read the prompts of asks that there is room for. Returns their last states, [asks begun, hidden], or None."""
-        begun: list[tuple[int, CompletionRequest]] = []
+        """Read the prompts of requests that have room. Returns their last states, [new requests, hidden], or None."""
+        new_requests: list[tuple[int, CompletionRequest]] = []
         tokens = 0
-        while self._waiting and len(self._writing) + len(begun) < self._room:
-            ask = self._waiting[0][1]
-            alike = bool(begun) and begun[-1][1].prompt == ask.prompt
-            if begun and not alike and tokens + len(ask.prompt) > PREFILL_TOKENS:
+        while self._waiting and len(self._writing) + len(new_requests) < self._room:
+            request = self._waiting[0][1]
+            same_prompt = bool(new_requests) and new_requests[-1][1].prompt == request.prompt
+            if new_requests and not same_prompt and tokens + len(request.prompt) > PREFILL_TOKENS:
                 break
-            tokens += 0 if alike else len(ask.prompt)
-            begun.append(self._waiting.popleft())
-        if not begun:
+            tokens += 0 if same_prompt else len(request.prompt)
+            new_requests.append(self._waiting.popleft())
+        if not new_requests:
             return None
         first = len(self._writing)
-        groups = [list(same) for _, same in groupby(range(len(begun)), key=lambda place: begun[place][1].prompt)]
-        prompts = [begun[group[0]][1].prompt for group in groups]
-        room = max(len(ask.prompt) + ask.max_tokens for _, ask in begun)
+        groups = [
+            list(same) for _, same in groupby(range(len(new_requests)), key=lambda place: new_requests[place][1].prompt)
+        ]
+        prompts = [new_requests[group[0]][1].prompt for group in groups]
+        room = max(len(request.prompt) + request.max_tokens for _, request in new_requests)
         slots = [[first + place for place in group] for group in groups]
         positions = self._cache.begin([len(prompt) for prompt in prompts], slots, room)
         ids = torch.tensor([token for prompt in prompts for token in prompt], device=self._place)
         states = row_states(self._model, ids, positions, self._cache, None)
         last = torch.tensor([len(prompt) for prompt in prompts], device=self._place).cumsum(0) - 1
         greedy = self.drawing.temperature == 0.0
-        for number, ask in begun:
-            points = None if greedy else points_of([ask], ask.max_tokens, TOKENS)[0].tolist()
-            self._writing.append(_Writing(number, ask, points))
+        for number, request in new_requests:
+            points = None if greedy else points_of([request], request.max_tokens, TOKENS)[0].tolist()
+            self._writing.append(_Writing(number, request, points))
         sizes = torch.tensor([len(group) for group in groups], device=self._place)
         return states[last].repeat_interleave(sizes, dim=0)
 

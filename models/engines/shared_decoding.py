@@ -68,23 +68,28 @@ class Decoding:
         if self.step < 0:
             self._keep(module, key, value)
             return attend_packed(query, key, value, tables_of(self.layout, query.device), scale, window, softcap)
-        kept = self.kept[module]
-        key_heads, prompts, groups = kept.keys.shape[:3]
+        cache = self.kept[module]
+        key_heads, prompts, groups = cache.keys.shape[:3]
         heads, size = query.shape[1], query.shape[-1]
         until = self.step + 1
         shape = (key_heads, prompts, groups, size)
-        kept.keys[:, :, :, self.step] = key[0].reshape(shape)
-        kept.values[:, :, :, self.step] = value[0].reshape(shape)
-        asked = query[0].reshape(key_heads, -1, prompts, groups, size).permute(0, 2, 3, 1, 4).contiguous()
-        by_prompt, by_completion = asked.view(key_heads * prompts, -1, size), asked.view(-1, heads // key_heads, size)
-        of_prompt = torch.bmm(by_prompt, kept.prompt_keys.flatten(0, 1).transpose(1, 2))
-        of_own = torch.bmm(by_completion.to(kept.keys.dtype), kept.keys.flatten(0, 2)[:, :until].transpose(1, 2))
-        scores = torch.cat([of_prompt.view(*asked.shape[:-1], -1), of_own.view(*asked.shape[:-1], -1)], dim=-1)
+        cache.keys[:, :, :, self.step] = key[0].reshape(shape)
+        cache.values[:, :, :, self.step] = value[0].reshape(shape)
+        queries = query[0].reshape(key_heads, -1, prompts, groups, size).permute(0, 2, 3, 1, 4).contiguous()
+        by_prompt, by_completion = (
+            queries.view(key_heads * prompts, -1, size),
+            queries.view(-1, heads // key_heads, size),
+        )
+        prompt_scores = torch.bmm(by_prompt, cache.prompt_keys.flatten(0, 1).transpose(1, 2))
+        own_scores = torch.bmm(by_completion.to(cache.keys.dtype), cache.keys.flatten(0, 2)[:, :until].transpose(1, 2))
+        scores = torch.cat(
+            [prompt_scores.view(*queries.shape[:-1], -1), own_scores.view(*queries.shape[:-1], -1)], dim=-1
+        )
         weights = self._softmax(scores, scale, window, softcap)
-        at_prompt, at_own = weights.split([scores.shape[-1] - until, until], dim=-1)
-        out = torch.bmm(at_own.flatten(0, 2), kept.values.flatten(0, 2)[:, :until]).view_as(asked)
-        at_prompt = at_prompt.to(value.dtype).flatten(2, 3).flatten(0, 1)
-        out += torch.bmm(at_prompt, kept.prompt_values.flatten(0, 1)).view_as(asked)
+        prompt_weights, own_weights = weights.split([scores.shape[-1] - until, until], dim=-1)
+        out = torch.bmm(own_weights.flatten(0, 2), cache.values.flatten(0, 2)[:, :until]).view_as(queries)
+        prompt_weights = prompt_weights.to(value.dtype).flatten(2, 3).flatten(0, 1)
+        out += torch.bmm(prompt_weights, cache.prompt_values.flatten(0, 1)).view_as(queries)
         return out.permute(1, 2, 0, 3, 4).to(value.dtype).reshape(1, -1, heads, size)
 
     def narrow(self, prompts: Tensor, members: Tensor) -> None:
@@ -95,11 +100,11 @@ class Decoding:
             members: completions that stay of each, [prompts left, G left].
         """
         longest = int(self.lengths[prompts].max())
-        for kept in self.kept.values():
-            kept.prompt_keys = kept.prompt_keys[:, prompts, :longest].contiguous()
-            kept.prompt_values = kept.prompt_values[:, prompts, :longest].contiguous()
-            kept.keys = kept.keys[:, prompts[:, None], members]
-            kept.values = kept.values[:, prompts[:, None], members]
+        for cache in self.kept.values():
+            cache.prompt_keys = cache.prompt_keys[:, prompts, :longest].contiguous()
+            cache.prompt_values = cache.prompt_values[:, prompts, :longest].contiguous()
+            cache.keys = cache.keys[:, prompts[:, None], members]
+            cache.values = cache.values[:, prompts[:, None], members]
         self.lengths, self.missing = self.lengths[prompts], self.missing[prompts, :longest]
         self.uneven = bool(self.missing.any())
 

@@ -55,13 +55,13 @@ class SlotCache:
             self.lengths[list(row)] = length
         return torch.cat([torch.arange(length) for length in lengths]).to(self.lengths.device)
 
-    def step(self, going: int) -> Tensor:
-        """Prepare to read one token of each of the first `going` slots. Returns their positions."""
+    def step(self, active_slots: int) -> Tensor:
+        """Prepare to read one token of each of the first `active_slots` slots. Returns their positions."""
         self._prompts = None
-        self.going = going
-        self.lengths[:going] += 1
-        self._longest = int(self.lengths[:going].max())
-        return self.lengths[:going] - 1
+        self.active_slots = active_slots
+        self.lengths[:active_slots] += 1
+        self._longest = int(self.lengths[:active_slots].max())
+        return self.lengths[:active_slots] - 1
 
     def free(self, slot: int) -> None:
         """Free the slot of a finished sequence; the sequence of the last slot in use moves there."""
@@ -89,17 +89,19 @@ class SlotCache:
             return attend_packed(
                 query, key, value, tables_of(self._prompts.layout, query.device), scale, window, softcap
             )
-        going, longest = self.going, self._longest
-        rows = torch.arange(going, device=key.device)
-        last = self.lengths[:going] - 1
+        active_slots, longest = self.active_slots, self._longest
+        rows = torch.arange(active_slots, device=key.device)
+        last = self.lengths[:active_slots] - 1
         kept_keys[rows, :, last] = key[0].transpose(0, 1).to(kept_keys.dtype)
         kept_values[rows, :, last] = value[0].transpose(0, 1).to(kept_values.dtype)
         heads, key_heads, size = query.shape[1], key.shape[1], query.shape[-1]
-        asked = query[0].transpose(0, 1).reshape(going, key_heads, heads // key_heads, size).to(kept_keys.dtype)
-        scores = asked @ kept_keys[:going, :, :longest].transpose(2, 3)
+        queries = (
+            query[0].transpose(0, 1).reshape(active_slots, key_heads, heads // key_heads, size).to(kept_keys.dtype)
+        )
+        scores = queries @ kept_keys[:active_slots, :, :longest].transpose(2, 3)
         weights = self._softmax(scores, last, scale, window, softcap)
-        out = weights.to(kept_values.dtype) @ kept_values[:going, :, :longest]
-        return out.to(value.dtype).reshape(1, going, heads, value.shape[-1])
+        out = weights.to(kept_values.dtype) @ kept_values[:active_slots, :, :longest]
+        return out.to(value.dtype).reshape(1, active_slots, heads, value.shape[-1])
 
     def _softmax(self, scores: Tensor, last: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
         """Return the weights of a sequence's own tokens, [slots, key heads, each, longest]."""

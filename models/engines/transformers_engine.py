@@ -62,7 +62,7 @@ class TransformersEngine(Engine):
         self.vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         self.settings = settings
         self.end = end
-        self.read_beside(folder, trust_remote_code)
+        self.read_extra_files(folder, trust_remote_code)
         self.room = settings.max_sequences if len(self.voices()) == 1 else 0
         self.serving: Serving | None = None
         self.asleep: list[torch.Size] = []
@@ -74,7 +74,7 @@ class TransformersEngine(Engine):
         use_packed_attention(model.to(device()).eval().requires_grad_(False))
         return model
 
-    def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
+    def read_extra_files(self, folder: Path, trust_remote_code: bool) -> None:
         """Read what the policy in `folder` needs in addition to its weights (`models.policies.use`); here nothing."""
 
     def voices(self) -> list[Voice]:
@@ -85,23 +85,27 @@ class TransformersEngine(Engine):
         """Return the switch between two voices at every token; None: the voices form a mixture."""
         return None
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """See `Engine.each`."""
-        check_ids(prompts_of(asks), self.vocabulary)
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """See `Engine.complete`."""
+        check_ids(prompts_of(requests), self.vocabulary)
         most = self.settings.max_sequences
-        return complete(self.voices(), asks, drawing, end=self.end, most=most, switch=self.switch())
+        return complete(self.voices(), requests, drawing, end=self.end, most=most, switch=self.switch())
 
     def serve(
-        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
+        self,
+        requests: Mapping[int, CompletionRequest],
+        drawing: TokenSampling,
+        steps: int,
+        dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
-        check_ids(prompts_of(list(asks.values())), self.vocabulary)
+        check_ids(prompts_of(list(requests.values())), self.vocabulary)
         serving = self.serving
         if serving is None or (serving.drawing != drawing and not serving.under_way):
             serving = self.serving = Serving(self.model, drawing, all_of(self.end), self.room)
         if serving.drawing != drawing:
             raise ValueError(f"{serving.under_way} completions are under way that are drawn in another way")
-        serving.change(asks, dropped)
+        serving.change(requests, dropped)
         ended: dict[int, Generated] = {}
         for _ in range(steps):
             if not serving.under_way:

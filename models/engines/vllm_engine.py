@@ -185,23 +185,32 @@ class VllmEngine(Engine):
         self.room = settings.max_sequences if hasattr(core, "engine_core") else 0
         self.engine.llm_engine.set_weight_version(str(self.version))
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """See `Engine.each`. A prompt of several asks is read once: its prefix is cached."""
-        check_ids(prompts_of(asks), self.vocabulary, self.longest)
-        outputs = self._answers([ask.prompt for ask in asks], [self._parameters(ask, drawing) for ask in asks])
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """See `Engine.complete`. A prompt of several requests is read once: its prefix is cached."""
+        check_ids(prompts_of(requests), self.vocabulary, self.longest)
+        outputs = self._answers(
+            [request.prompt for request in requests], [self._parameters(request, drawing) for request in requests]
+        )
         return [_generated(output.outputs[0]) for output in outputs]
 
     def serve(
-        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
+        self,
+        requests: Mapping[int, CompletionRequest],
+        drawing: TokenSampling,
+        steps: int,
+        dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
-        check_ids(prompts_of(list(asks.values())), self.vocabulary, self.longest)
+        check_ids(prompts_of(list(requests.values())), self.vocabulary, self.longest)
         if not self.requests.under_way:
             self.drawing = drawing
         if self.drawing != drawing:
             raise ValueError("completions are under way that are drawn in another way")
         self.requests.add(
-            {f"{SERVED}{number}": (ask.prompt, self._parameters(ask, drawing)) for number, ask in asks.items()}
+            {
+                f"{SERVED}{number}": (request.prompt, self._parameters(request, drawing))
+                for number, request in requests.items()
+            }
         )
         self.requests.drop([f"{SERVED}{number}" for number in dropped])
         for _ in range(steps):
@@ -231,20 +240,20 @@ class VllmEngine(Engine):
             scores.append([float(table.logprobs[table.start_indices[at]]) for at in range(len(prompt), len(ids))])
         return scores
 
-    def _parameters(self, ask: CompletionRequest, drawing: TokenSampling) -> Any:
-        """Return vLLM's sampling parameters of an ask."""
+    def _parameters(self, request: CompletionRequest, drawing: TokenSampling) -> Any:
+        """Return vLLM's sampling parameters of a request."""
         from vllm import SamplingParams
 
         return SamplingParams(
             temperature=drawing.temperature,
             top_p=drawing.top_p,
             top_k=drawing.top_k or -1,
-            max_tokens=ask.max_tokens,
-            seed=ask.seed,
+            max_tokens=request.max_tokens,
+            seed=request.seed,
             logprobs=0 if drawing.log_probs else None,
             flat_logprobs=True,
             detokenize=False,
-            stop_token_ids=[*self.ends, *ask.stops],
+            stop_token_ids=[*self.ends, *request.stops],
             ignore_eos=True,  # the stop tokens above include those of the folder's config where they count
         )
 

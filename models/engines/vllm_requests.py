@@ -22,7 +22,7 @@ class Requests:
         self._engine = engine.llm_engine
         self._under_way: set[str] = set()
         self._ended: dict[str, Any] = {}
-        self._asked = 0
+        self._answer_calls = 0
         self._salt = 0
 
     @property
@@ -30,12 +30,12 @@ class Requests:
         """Whether a request is unfinished, or finished and not fetched."""
         return bool(self._under_way or self._ended)
 
-    def add(self, asked: Mapping[str, tuple[Sequence[int], Any]]) -> None:
+    def add(self, requests: Mapping[str, tuple[Sequence[int], Any]]) -> None:
         """Start requests: name -> tokens of the prompt, and vLLM's sampling parameters."""
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
-        for name, (tokens, parameters) in asked.items():
+        for name, (tokens, parameters) in requests.items():
             parameters.output_kind = RequestOutputKind.FINAL_ONLY
             prompt = tokens_input(list(tokens), cache_salt=f"weights {self._salt}")
             self._engine.add_request(name, prompt, parameters)
@@ -43,9 +43,9 @@ class Requests:
 
     def drop(self, names: Collection[str]) -> None:
         """Remove requests by name, in progress or finished."""
-        if going := [name for name in names if name in self._under_way]:
-            self._engine.abort_request(going)
-            self._under_way -= set(going)
+        if running := [name for name in names if name in self._under_way]:
+            self._engine.abort_request(running)
+            self._under_way -= set(running)
         for name in names:
             self._ended.pop(name, None)
 
@@ -58,17 +58,17 @@ class Requests:
 
     def fetch(self, prefix: str = "") -> dict[str, Any]:
         """Return vLLM's outputs of the finished requests whose names begin with `prefix`; each is returned once."""
-        ended = {name: output for name, output in self._ended.items() if name.startswith(prefix)}
-        for name in ended:
+        outputs = {name: output for name, output in self._ended.items() if name.startswith(prefix)}
+        for name in outputs:
             del self._ended[name]
-        return ended
+        return outputs
 
     def answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
         """Run additional requests to their end, and return vLLM's outputs, [prompts]; those in progress continue."""
-        self._asked += 1
-        prefix = f"scored {self._asked} "
+        self._answer_calls += 1
+        prefix = f"scored {self._answer_calls} "
         names = [f"{prefix}{number}" for number in range(len(prompts))]
-        self.add({name: asked for name, *asked in zip(names, prompts, parameters, strict=True)})  # type: ignore[misc]
+        self.add({name: pair for name, *pair in zip(names, prompts, parameters, strict=True)})  # type: ignore[misc]
         while not self._under_way.isdisjoint(names):
             self.step()
         outputs = self.fetch(prefix)

@@ -10,7 +10,6 @@ partners. M is symmetric if payoffs are shared, and M = -M' in a zero-sum game, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from models.base.errors import UserError
 from models.evaluation.bootstrap import Interval, bootstrap_mean
-from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.records import Completion, PromptRecord, turns_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def payoff(completion: Completion) -> float:
     """Return the reward of an episode, summed over its turns; for a single-turn completion, whether it is right."""
     if not completion.turns:
         return float(completion.correct)
-    return float(sum(turn["reward"] for turn in json.loads(completion.turns)))
+    return float(sum(turn.reward for turn in turns_of(completion)))
 
 
 def payoffs(records: Sequence[PromptRecord]) -> list[float]:

@@ -5,7 +5,6 @@ If the policy takes turns with an environment, a completion is an episode, as in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import Tensor
 from models.agents.play.play import play
 from models.answers.exact import by_answer
 from models.engines.engine import Engine, Sampling
-from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.records import Completion, PromptRecord, TurnRecord, turns_to_json
 from models.learner.packing import Sequences
 from models.method.attempt import Attempt, Grade, Verify
 from models.method.environment import EpisodeSettings
@@ -39,7 +38,7 @@ def evaluate(
     begin: Callable[[str], None] = lambda stage: None,
     after_prompt: Sequence[int] = (),
     episodes: EpisodeSettings | None = None,
-    beside: Path | None = None,
+    policy_folder: Path | None = None,
     verify: Verify = by_answer,
     grade: Grade | None = None,
 ) -> list[PromptRecord]:
@@ -56,19 +55,21 @@ def evaluate(
         begin: called with each of STAGES as it begins.
         after_prompt: ids that the policy needs between prompt and completion; the reward model does not see them.
         episodes: environment that the policy takes turns with, as in training; None: it answers in one turn.
-        beside: the policy's model folder, used to find the frozen model that it was trained with.
+        policy_folder: the policy's model folder, used to find the frozen model that it was trained with.
         verify: decides which completions are right, as in training.
         grade: measures the share of the requirements that a completion meets; None: not graded.
     """
-    asked = [replace(problem, tokens=(*problem.tokens, *after_prompt)) for problem in problems]
+    extended_problems = [replace(problem, tokens=(*problem.tokens, *after_prompt)) for problem in problems]
     begin("samples")
     if episodes is not None:
         episodes = replace(episodes, environment=episodes.environment.measured)
     judges = (verify, grade)
-    sampled = _answers(engine, codec, episodes, asked, replace(sampling, log_probs=False), seed, judges, beside)
+    sampled = _answers(
+        engine, codec, episodes, extended_problems, replace(sampling, log_probs=False), seed, judges, policy_folder
+    )
     begin("greedy")
     likeliest = Sampling(max_tokens=sampling.max_tokens, temperature=0.0, log_probs=False)
-    greedy = _answers(engine, codec, episodes, asked, likeliest, seed, judges, beside)
+    greedy = _answers(engine, codec, episodes, extended_problems, likeliest, seed, judges, policy_folder)
     begin("scores")
     flat = [
         (problem, answer)
@@ -119,44 +120,47 @@ def _answers(
     sampling: Sampling,
     seed: int,
     judges: tuple[Verify, Grade | None],
-    beside: Path | None,
+    policy_folder: Path | None,
 ) -> list[list[_Answer]]:
     """Return `sampling.samples` answers to each problem, [problems][samples]."""
-    groups = _drawn(engine, codec, episodes, problems, sampling, seed, beside)
+    groups = _draw_answers(engine, codec, episodes, problems, sampling, seed, policy_folder)
     flat = [(problem, answer) for problem, group in zip(problems, groups, strict=True) for answer in group]
-    open_ones = [(problem, answer) for problem, answer in flat if answer.solved is None]
-    attempts = [Attempt(problem, answer.text, answer.finished) for problem, answer in open_ones]
+    unverified = [(problem, answer) for problem, answer in flat if answer.solved is None]
+    attempts = [Attempt(problem, answer.text, answer.finished) for problem, answer in unverified]
     verify, grade = judges
-    for (_, answer), right in zip(open_ones, verify(attempts), strict=True):
+    for (_, answer), right in zip(unverified, verify(attempts), strict=True):
         answer.solved = right
     if grade is not None:
-        for (_, answer), share in zip(open_ones, grade(attempts), strict=True):
+        for (_, answer), share in zip(unverified, grade(attempts), strict=True):
             answer.grade = share
     return groups
 
 
-def _drawn(
+def _draw_answers(
     engine: Engine,
     codec: Codec,
     episodes: EpisodeSettings | None,
     problems: Sequence[Problem],
     sampling: Sampling,
     seed: int,
-    beside: Path | None,
+    policy_folder: Path | None,
 ) -> list[list[_Answer]]:
     """Return the answers of `_answers` before verification; only those from an environment have a verdict."""
     if episodes is not None:
-        played = play(engine, codec, episodes, problems, sampling, seed, beside)
+        episode_groups = play(engine, codec, episodes, problems, sampling, seed, policy_folder)
         silent = _Answer("", (codec.end,), 0, False, False)  # others ended the episode before the policy had a turn
-        answers = [[_of_episode(episode, episodes) for episode in group] for group in played]
+        answers = [[_answer_of_episode(episode, episodes) for episode in group] for group in episode_groups]
         return [group + [silent] * (sampling.samples - len(group)) for group in answers]
     groups = engine.generate([problem.tokens for problem in problems], sampling, seed)
-    texts = iter(codec.text([made.tokens for group in groups for made in group]))
-    return [[_Answer(next(texts), made.tokens, len(made.tokens), made.finished) for made in group] for group in groups]
+    texts = iter(codec.text([completion.tokens for group in groups for completion in group]))
+    return [
+        [_Answer(next(texts), completion.tokens, len(completion.tokens), completion.finished) for completion in group]
+        for group in groups
+    ]
 
 
-def _of_episode(episode: Episode, settings: EpisodeSettings) -> _Answer:
+def _answer_of_episode(episode: Episode, settings: EpisodeSettings) -> _Answer:
     finished = settings.limits.rule(episode.cut) == "kept"
-    said = tuple(id for turn in episode.turns for id in episode.tokens[turn.start : turn.stop])
-    turns = [{"said": turn.text, "heard": turn.response, "reward": turn.reward} for turn in episode.turns]
-    return _Answer(episode.text, said, len(said), finished, episode.solved, turns=json.dumps(turns))
+    tokens = tuple(id for turn in episode.turns for id in episode.tokens[turn.start : turn.stop])
+    turns = turns_to_json([TurnRecord(turn.text, turn.response, turn.reward) for turn in episode.turns])
+    return _Answer(episode.text, tokens, len(tokens), finished, episode.solved, turns=turns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from models.answers.severity import severity_of, severity_table
 from models.base.errors import UserError
 from models.evaluation.metrics import compiled_patterns, prompt_values
-from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.records import Completion, PromptRecord, turns_of
 
 Values = NDArray[np.float64]
 
@@ -104,7 +103,7 @@ def severities(records: Sequence[PromptRecord], weights: Mapping[str, float]) ->
     table = severity_table(weights, "gate.severity")
 
     def of(sample: Completion) -> float:
-        turns = [turn["said"] for turn in json.loads(sample.turns)] if sample.turns else [sample.text]
+        turns = [turn.text for turn in turns_of(sample)] if sample.turns else [sample.text]
         return sum(severity_of(turns, table))
 
     return np.array([np.mean([of(sample) for sample in record.samples]) for record in records])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from models.base.errors import UserError
 
@@ -26,7 +27,7 @@ class Completion:
     start_nats: float = float("nan")
     """Surprise under the starting policy of the training, in nats per token; NaN if not measured."""
     turns: str = ""
-    """Turns of an episode as JSON: the policy's text, the environment's reply and the reward of each; else empty."""
+    """Turns of an episode as JSON, see `turns_to_json`; empty for a completion that is not an episode."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,32 @@ class PromptRecord:
     samples: tuple[Completion, ...]
     """Completions, drawn independently at the evaluation's temperature."""
     greedy: Completion
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """One turn of an episode."""
+
+    text: str
+    """Text that the policy wrote."""
+    response: str
+    """Answer of the environment."""
+    reward: float
+
+
+_FORMER_KEYS = {"said": "text", "heard": "response"}
+"""Keys in evaluations of earlier releases, with their present names."""
+
+
+def turns_to_json(turns: Sequence[TurnRecord]) -> str:
+    """Write turns as JSON, for `Completion.turns`."""
+    return json.dumps([asdict(turn) for turn in turns])
+
+
+def turns_of(completion: Completion) -> list[TurnRecord]:
+    """Return the turns of an episode; empty for a completion that is not an episode."""
+    rows = json.loads(completion.turns or "[]")
+    return [TurnRecord(**{_FORMER_KEYS.get(key, key): value for key, value in row.items()}) for row in rows]
 
 
 def aligned(

@@ -41,12 +41,12 @@ def read_each(
     known: dict[int, Tensor] = {}
     with in_eval_mode(model):
         for row in rows_of(model, sequences, token_budget, setting=setting):
-            said = read(row.sequences, row.indices)
+            values = read(row.sequences, row.indices)
             if row.counts:
                 lengths = [len(ids) for ids in row.sequences.completions]
-                known.update(zip(row.indices, said.split(lengths), strict=True))
+                known.update(zip(row.indices, values.split(lengths), strict=True))
     if len(sequences):
-        known = from_every_rank(model, known, said.device)
+        known = from_every_rank(model, known, values.device)
     return [known[index] for index in range(len(sequences))]
 
 
@@ -58,8 +58,8 @@ def all_log_probs(
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
     setting: str = "token_budget",
-    masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
-    kept: Callable[[Sequence[int]], Tensor | None] = lambda cut: None,
+    masked: Callable[[Sequence[int]], Mask | None] = lambda indices: None,
+    kept: Callable[[Sequence[int]], Tensor | None] = lambda indices: None,
 ) -> list[Tensor]:
     """Compute the log-probs of all completions, [completions] tensors of [tokens of it], nats.
 
@@ -76,16 +76,18 @@ def all_log_probs(
         UserError: the budget is smaller than a row, or the model cannot read packed rows.
     """
 
-    def read(part: Sequences, cut: Sequence[int]) -> Tensor:
-        mask, places = masked(cut), kept(cut)
+    def read(part: Sequences, indices: Sequence[int]) -> Tensor:
+        mask, places = masked(indices), kept(indices)
         if places is not None:
             places = to_device(places, next(model.parameters()).device)
-        said, _ = completion_log_probs(
+        log_probs, _ = completion_log_probs(
             model, part, distribution=distribution, autocast=autocast, mask=mask, kept=places
         )
         if places is None:
-            return said
-        return said.new_zeros(sum(map(len, part.completions))).index_copy(0, places.to(said.device), said)
+            return log_probs
+        return log_probs.new_zeros(sum(map(len, part.completions))).index_copy(
+            0, places.to(log_probs.device), log_probs
+        )
 
     return read_each(model, sequences, read, token_budget=token_budget, setting=setting)
 
@@ -109,7 +111,7 @@ def all_states(
     return read_each(
         model,
         sequences,
-        lambda part, cut: completion_states(model, part, autocast)[0],
+        lambda part, indices: completion_states(model, part, autocast)[0],
         token_budget=token_budget,
         setting=setting,
     )

@@ -63,14 +63,14 @@ def autocast_of(precision: Precision) -> torch.dtype | None:
     return torch.bfloat16 if precision == "bfloat16" else None
 
 
-def chosen_precision(asked: Precision | Literal["auto"], model: nn.Module, folder: Path) -> Precision:
+def chosen_precision(setting: Precision | Literal["auto"], model: nn.Module, folder: Path) -> Precision:
     """Return the precision of `model` on this machine: that of the recipe, or of `fastest_precision` for `auto`."""
-    return fastest_precision(model, folder) if asked == "auto" else asked
+    return fastest_precision(model, folder) if setting == "auto" else setting
 
 
-def autocast_rule(asked: Precision | Literal["auto"], folder: Path) -> Callable[[nn.Module], torch.dtype | None]:
+def autocast_rule(setting: Precision | Literal["auto"], folder: Path) -> Callable[[nn.Module], torch.dtype | None]:
     """Return a function that maps a model to its autocast dtype on this machine; see `chosen_precision`."""
-    return lambda model: autocast_of(chosen_precision(asked, model, folder))
+    return lambda model: autocast_of(chosen_precision(setting, model, folder))
 
 
 def fastest_precision(model: nn.Module, folder: Path) -> Precision:
@@ -87,7 +87,7 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
         UserError: the model cannot read packed rows.
     """
     with suppress(OSError, ValueError, KeyError):
-        if (fixed := json.loads(_fixed(folder, shape_of(model)).read_text())["fixed"]) in get_args(Precision):
+        if (fixed := json.loads(_fixed_file(folder, shape_of(model)).read_text())["fixed"]) in get_args(Precision):
             return cast(Precision, fixed)
     if has_gpu():  # wherever the model is now: it learns there
         return "bfloat16"
@@ -96,12 +96,12 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
     key = sha256(repr((shapes, platform.processor(), _processor(), threads, torch.__version__)).encode()).hexdigest()
     file = folder / f"{key[:24]}.json"
     try:
-        kept = json.loads(file.read_text())
-        return PrecisionTiming(float(kept["float32"]), float(kept["bfloat16"])).precision
+        record = json.loads(file.read_text())
+        return PrecisionTiming(float(record["float32"]), float(record["bfloat16"])).precision
     except (OSError, ValueError, KeyError, TypeError):
         if processor().multiplies_bfloat16 is False:
             return "float32"
-        choice = _measured_aloud(model)
+        choice = _measure_and_log(model)
     write_file(file, json.dumps(asdict(choice) | {"chosen": choice.precision, "threads": threads}))
     return choice.precision
 
@@ -114,7 +114,7 @@ def fix_precision(folder: Path, shape: str, precision: Precision) -> None:
         shape: see `shape_of`.
         precision: the choice for them.
     """
-    write_file(_fixed(folder, shape), json.dumps({"fixed": precision}))
+    write_file(_fixed_file(folder, shape), json.dumps({"fixed": precision}))
 
 
 def shape_of(model: nn.Module) -> str:
@@ -126,11 +126,11 @@ def _shapes(model: nn.Module) -> list[tuple[str, tuple[int, ...], bool]]:
     return [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
 
 
-def _fixed(folder: Path, shape: str) -> Path:
+def _fixed_file(folder: Path, shape: str) -> Path:
     return folder / f"fixed-{shape}.json"
 
 
-def _measured_aloud(model: nn.Module) -> PrecisionTiming:
+def _measure_and_log(model: nn.Module) -> PrecisionTiming:
     """Measure with a log line before and after: for a large model the passes take a while."""
     _LOG.warning("policy.precision: auto times passes in float32 and bfloat16, once for this model on this machine")
     started = time.perf_counter()
@@ -152,13 +152,13 @@ def measured(model: nn.Module) -> PrecisionTiming:
         if warm[torch.bfloat16] > max(HOPELESS_SECONDS, HOPELESS * warm[None]):
             return PrecisionTiming(warm[None], warm[torch.bfloat16])
         seconds: dict[torch.dtype | None, list[float]] = {None: [], torch.bfloat16: []}
-        left = LONGEST - sum(warm.values())
+        remaining = LONGEST - sum(warm.values())
         for turn in range(REPEATS):
-            if turn and left < 0:
+            if turn and remaining < 0:
                 break
             for autocast, passes in seconds.items():
                 passes.append(_seconds(model, autocast))
-                left -= passes[-1]
+                remaining -= passes[-1]
     return PrecisionTiming(min(seconds[None]), min(seconds[torch.bfloat16]))
 
 

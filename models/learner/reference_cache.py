@@ -37,6 +37,7 @@ def cached_reference_log_probs(
     distribution: Distribution = MODEL_DISTRIBUTION,
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
+    setting: str = "token_budget",
 ) -> list[Tensor]:
     """Return the cached log-probs of all completions, [completions] tensors of [tokens of it], nats, on the CPU.
 
@@ -49,6 +50,7 @@ def cached_reference_log_probs(
         distribution: the distribution over tokens.
         autocast: precision of the matrix products.
         token_budget: tokens of one packed row; memory only.
+        setting: key of the budget in the recipe, for the error.
 
     Raises:
         UserError: the budget is smaller than one row.
@@ -62,7 +64,12 @@ def cached_reference_log_probs(
     kept = ranks.from_first(lambda: _read(file, sum(lengths)))
     if kept is None:
         rows = all_log_probs(
-            reference, sequences, distribution=distribution, autocast=autocast, token_budget=token_budget
+            reference,
+            sequences,
+            distribution=distribution,
+            autocast=autocast,
+            token_budget=token_budget,
+            setting=setting,
         )
         kept = torch.cat([row.cpu() for row in rows] or [torch.empty(0)])
         ranks.from_first(partial(_write, file, kept))
@@ -70,8 +77,8 @@ def cached_reference_log_probs(
 
 
 def _write(file: Path, log_probs: Tensor) -> None:
-    with replace_file(file) as beside:
-        save_file({"log_probs": log_probs}, str(beside))
+    with replace_file(file) as partial_file:
+        save_file({"log_probs": log_probs}, str(partial_file))
 
 
 def _read(file: Path, tokens: int) -> Tensor | None:

@@ -82,7 +82,7 @@ def rows_of(
         taken, budget, shares, width=hidden_width(model), together=labels, setting=setting, filled=filled
     )
     mine = packed[ranks.number if shares > 1 else 0]
-    most = max(ranks.everyone(len(mine))) if own else max(map(len, packed))
+    most = max(ranks.all_gather(len(mine))) if own else max(map(len, packed))
     if len(mine) < most:
         lengths = taken.lengths
         shortest = min((row for rows in packed for row in rows), key=lambda row: sum(lengths[i] for i in row))
@@ -108,5 +108,5 @@ def from_every_rank(model: nn.Module, known: dict[int, Tensor], place: torch.dev
     ranks = ranks_of(model)
     if ranks.count == 1 or _AMONG_OWN.get():
         return known
-    parts = ranks.everyone({index: value.cpu() for index, value in known.items()})
+    parts = ranks.all_gather({index: value.cpu() for index, value in known.items()})
     return {index: to_device(value, place) for part in parts for index, value in part.items()}

@@ -29,7 +29,7 @@ from models.learner.whole_weights import ranks_of
 
 Report = Callable[[int, dict[str, float]], None]
 
-BUDGET = "warm_start.token_budget"
+BUDGET_KEY = "warm_start.token_budget"
 """Key of the tokens of one packed row in the recipe."""
 
 
@@ -156,7 +156,7 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
     counted = _counted(batch)
     whole = sum(float(weights.sum()) for weights in counted)
     total = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device)
-    for row in rows_of(model, batch, token_budget, setting=BUDGET):
+    for row in rows_of(model, batch, token_budget, setting=BUDGET_KEY):
         loss = _weighted(model, row, counted, autocast) / whole
         row.backward(loss)
         total = total.to(loss.device) + row.counts * loss.detach()
@@ -173,7 +173,7 @@ def negative_log_likelihood(
         some = sequences.take(range(first, min(len(sequences), first + PACKED_TOGETHER)))
         counted = _counted(some)
         counts += sum(float(weights.sum()) for weights in counted)
-        for row in rows_of(model, some, token_budget, setting=BUDGET):
+        for row in rows_of(model, some, token_budget, setting=BUDGET_KEY):
             total = total + row.counts * _weighted(model, row, counted, autocast).double()
     return float(ranks_of(model).sum(total)) / max(1.0, counts)
 

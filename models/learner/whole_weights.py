@@ -31,16 +31,16 @@ class _Cut:
 _CUT: WeakKeyDictionary[nn.Module, _Cut] = WeakKeyDictionary()
 
 
-def register_sharded(names: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
+def register_sharded(modules: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
     """Record that a model is sharded over `ranks`.
 
     Args:
-        names: modules through which it is read: the model with adapters, without them, and its backbone.
+        modules: modules through which it is read: the model with adapters, without them, and its backbone.
         root: the module that has `METHOD`.
         ranks: those that hold its parts.
     """
     cut = _Cut(ranks, root)
-    for module in names:
+    for module in modules:
         _CUT[module] = cut
 
 
@@ -69,7 +69,7 @@ def with_whole_weights(model: nn.Module, read: Callable[[], T]) -> T:
     require_all_ranks(f"a {type(model).__name__}")
     cut.reading = True
     try:
-        said: T = getattr(cut.root, METHOD)(read)
+        result: T = getattr(cut.root, METHOD)(read)
     finally:
         cut.reading = False
-    return said
+    return result

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from models.learner.packing import PerToken
+from models.method.resources import RunResources
 from models.method.scored import Scored
 from models.method.slot_part import SlotPart
-from models.method.world import World
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class Advantage(SlotPart):
         return 0
 
     @abstractmethod
-    def __call__(self, world: World, scored: Scored) -> Signal:
+    def __call__(self, resources: RunResources, scored: Scored) -> Signal:
         """Compute advantages token by token."""
 
-    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+    def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Train the part's companion, if any, on the round, after the policy's update. Returns its metrics."""
         return {}
 
@@ -88,9 +88,9 @@ class CompletionAdvantage(Advantage):
     slot = "advantage"
 
     @abstractmethod
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute the advantage of each completion, [completions]."""
 
-    def __call__(self, world: World, scored: Scored) -> Signal:
+    def __call__(self, resources: RunResources, scored: Scored) -> Signal:
         """Return the completion's advantage at each of its tokens."""
-        return Signal.of_completions(self.of_completions(world, scored), scored.lengths)
+        return Signal.of_completions(self.of_completions(resources, scored), scored.lengths)

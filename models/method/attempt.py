@@ -78,7 +78,9 @@ class Verifying(SlotPart):
 
     def accepts(self, problems: Sequence[Problem]) -> list[bool]:
         """Return which problems' expected answers are accepted, [problems], or cannot be stated by `stated`."""
-        stated = [self.stated(problem) for problem in problems]
-        asked = [Attempt(each, text, True) for each, text in zip(problems, stated, strict=True) if text is not None]
-        verdicts = iter(self.right(asked) if asked else ())
-        return [text is None or next(verdicts) for text in stated]
+        statements = [self.stated(problem) for problem in problems]
+        attempts = [
+            Attempt(each, text, True) for each, text in zip(problems, statements, strict=True) if text is not None
+        ]
+        verdicts = iter(self.right(attempts) if attempts else ())
+        return [text is None or next(verdicts) for text in statements]

@@ -35,7 +35,7 @@ from models.text.bridge import Role
 from models.text.encoding import Codec
 
 Info = dict[str, Any]
-Heard = tuple[str, float, bool, bool, Info]
+EnvironmentAnswer = tuple[str, float, bool, bool, Info]
 """Result of a step, as in Gymnasium: text, reward, terminated, truncated, info."""
 
 
@@ -47,7 +47,7 @@ class EnvironmentEpisode(Protocol):
         after the prompt, empty if the prompt is complete, and the info."""
         ...
 
-    def step(self, turn: str) -> Heard:
+    def step(self, turn: str) -> EnvironmentAnswer:
         """Take the policy's turn. Returns the text that it reads next, the turn's reward, whether the episode is over,
         whether it was truncated, and the info."""
         ...
@@ -64,11 +64,11 @@ class View(Protocol):
         """Begin as in `EnvironmentEpisode.reset`; all seats of an episode get the same seed."""
         ...
 
-    def step(self, turn: str) -> Heard | None:
+    def step(self, turn: str) -> EnvironmentAnswer | None:
         """Take a turn as in `EnvironmentEpisode.step`; None: others move first, and `news` gives the result later."""
         ...
 
-    def news(self) -> Heard | None:
+    def news(self) -> EnvironmentAnswer | None:
         """Return the step result that the seat reads before its next turn, or at the end; None: others move first."""
         ...
 

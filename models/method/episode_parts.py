@@ -24,11 +24,11 @@ def whole_of(parts: Sequence[Rollout]) -> Rollout:
     if len(parts) == 1:
         return first
     turns: list[Turn] = []
-    behind = 0
+    offset = 0
     for part in parts:
         own = part.episode.turns or (Turn(0, len(part.completion)),)
-        turns += [turn._replace(start=behind + turn.start, stop=behind + turn.stop) for turn in own]
-        behind += len(part.completion)
+        turns += [turn._replace(start=offset + turn.start, stop=offset + turn.stop) for turn in own]
+        offset += len(part.completion)
     return replace(
         first,
         completion=tuple(id for part in parts for id in part.completion),
@@ -76,9 +76,9 @@ def rows_of_parts(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[T
 
 def rows_of_wholes(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
     """Join values of sequences into those of their completions: the inverse of `rows_of_parts`."""
-    left = iter(rows)
+    remaining = iter(rows)
     return [
-        torch.cat([next(left) for _ in parts]) if (parts := rollout.episode.parts) else next(left)
+        torch.cat([next(remaining) for _ in parts]) if (parts := rollout.episode.parts) else next(remaining)
         for rollout in rollouts
     ]
 
@@ -97,7 +97,7 @@ def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[i
     members: dict[int, list[int]] = {}
     for place, index in enumerate(indices):
         members.setdefault(owners[index], []).append(place)
-    return list(members), [place for held in members.values() for place in sorted(held, key=indices.__getitem__)]
+    return list(members), [place for places in members.values() for place in sorted(places, key=indices.__getitem__)]
 
 
 def sums_of_row(values: Sequence[Tensor], indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], Tensor]:

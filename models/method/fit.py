@@ -26,12 +26,10 @@ from models.method.objective import Objective, RoundTokens
 from models.method.policy_outputs import PolicyOutputs, read_policy
 from models.method.readings import Readings
 from models.method.rollout import Rollout, parts_of
-from models.method.schedule import ScheduleSettings
+from models.method.schedule import BUDGET_KEY, ScheduleSettings
 from models.method.scored import Scored
 from models.method.token_batch import TokenBatch, pairs_of, token_batch
 from models.method.update_metrics import UpdateMetrics
-
-BUDGET = "schedule.token_budget"
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Fit:
         budget = min(settings.token_budget, tally.token_budget or settings.token_budget)
         first = GradientPlan(budget, always or tally.recompute)
         able = settings.gradient_checkpointing == "auto" and can_recompute(learner.policy)
-        watched, way = within_memory(
+        metrics, plan = within_memory(
             lambda budget: self.gradient(rows, budget),
             learner.policy,
             learner.optimiser,
@@ -80,8 +78,8 @@ class Fit:
             f"update {learner.updates}",
             able=able,
         )
-        if way != first:
-            tally.token_budget, tally.recompute = way.budget, way.recompute
+        if plan != first:
+            tally.token_budget, tally.recompute = plan.budget, plan.recompute
         try:
             norm = take_step(
                 learner.optimiser,
@@ -90,7 +88,7 @@ class Fit:
                 settings.updates,
                 settings.optimiser,
                 "schedule.optimiser",
-                watched.loss,
+                metrics.loss,
             )
         except NotFinite as error:
             if tally.skipped >= settings.skip_nonfinite:
@@ -101,8 +99,8 @@ class Fit:
             return UpdateMetrics(skipped=1)
         tally.skipped = 0
         learner.updates += 1
-        watched.steps.append(norm)
-        return watched
+        metrics.steps.append(norm)
+        return metrics
 
     def gradient(self, rows: Sequence[int], budget: int) -> UpdateMetrics:
         """Accumulate the loss gradient of the completions `rows`, in packed rows of at most `budget` tokens."""
@@ -115,26 +113,31 @@ class Fit:
         )
         weight_of = dict(zip(rows, weights, strict=True))
         tokens = sum(map(len, weights))
-        watched = UpdateMetrics()
+        total_metrics = UpdateMetrics()
         for row in rows_of(
-            learner.policy, self._sequences, budget, among=self._places(rows), together=self._together, setting=BUDGET
+            learner.policy,
+            self._sequences,
+            budget,
+            among=self._places(rows),
+            together=self._together,
+            setting=BUDGET_KEY,
         ):
             parts = [self._parts[place] for place in row.indices]
-            seen = watched if row.counts else UpdateMetrics()
-            read = read_policy(learner, row.sequences, parts, self.readings, objective.divergence)
-            indices, said = self._wholes(row.indices, read)
+            row_metrics = total_metrics if row.counts else UpdateMetrics()
+            sequence_outputs = read_policy(learner, row.sequences, parts, self.readings, objective.divergence)
+            indices, outputs = self._wholes(row.indices, sequence_outputs)
             log_prob, batch = token_batch(
-                chosen, indices, self.advantage, said, self.old, self.reference, self.progress, self.marked
+                chosen, indices, self.advantage, outputs, self.old, self.reference, self.progress, self.marked
             )
             if objective.level == "pair":
                 batch = replace(batch, pairs=to_device(pairs_of(chosen, indices), log_prob.device))
-            loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], seen)
+            loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], row_metrics)
             if bonus := objective.entropy_bonus:
                 loss = loss + entropy_term(batch.entropy, bonus, tokens)
             row.backward(loss)
-            seen.add({"entropy": said.entropy})
-            seen.add_loss(loss)
-        return watched.over(learner.ranks)
+            row_metrics.add({"entropy": outputs.entropy})
+            row_metrics.add_loss(loss)
+        return total_metrics.over(learner.ranks)
 
     def _longest_unit(self, rows: Sequence[int]) -> int:
         labels, places = self._together, self._places(rows)
@@ -144,11 +147,11 @@ class Fit:
         """Return the sequences of the completions at `rows`."""
         return [place for row in rows for place in self._sequences_of[row]]
 
-    def _wholes(self, indices: Sequence[int], said: PolicyOutputs) -> tuple[list[int], PolicyOutputs]:
+    def _wholes(self, indices: Sequence[int], outputs: PolicyOutputs) -> tuple[list[int], PolicyOutputs]:
         """Return the completions of a row's sequences, and the log-probs and entropies of their tokens, with an
         episode's parts concatenated."""
         if len(self._parts) == len(self.chosen.rollouts):
-            return list(indices), said
+            return list(indices), outputs
         wholes, order = wholes_of_row(indices, self._owners)
         lengths = [self._parts[index].trained_tokens for index in indices]
 
@@ -158,9 +161,9 @@ class Fit:
             rows = values.split(lengths)
             return torch.cat([rows[place] for place in order])
 
-        log_prob, entropy = ordered(said.log_prob), ordered(said.entropy)
+        log_prob, entropy = ordered(outputs.log_prob), ordered(outputs.entropy)
         assert log_prob is not None and entropy is not None, "they are said of every token"
-        return wholes, PolicyOutputs(log_prob, entropy, ordered(said.divergence), ordered(said.contrast_gap))
+        return wholes, PolicyOutputs(log_prob, entropy, ordered(outputs.divergence), ordered(outputs.contrast_gap))
 
     @cached_property
     def _parts(self) -> list[Rollout]:
@@ -226,8 +229,8 @@ def fit_round(
     reference = readings.reference(chosen.rollouts)
     several = settings.minibatches * settings.epochs > 1  # else the policy of the first step is the old one
     old = readings.policy(chosen.rollouts) if several else None
-    seen = RoundTokens(chosen, advantage, readings, round_number)
-    marks = objective.mark(seen)
+    round_tokens = RoundTokens(chosen, advantage, readings, round_number)
+    marks = objective.mark(round_tokens)
     fit = Fit(
         learner=learner,
         objective=objective,
@@ -239,17 +242,17 @@ def fit_round(
         progress=round_number / settings.rounds,
         old=old,
         reference=reference,
-        marked=None if marks is None else seen.by_completion(marks),
+        marked=None if marks is None else round_tokens.by_completion(marks),
     )
-    watched = UpdateMetrics()
+    metrics = UpdateMetrics()
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
             try:
-                watched.take_in(fit.update(rows))
+                metrics.take_in(fit.update(rows))
             except NotFinite as error:  # curves and checkpoints count in rounds
                 raise NotFinite(f"round {round_number + 1}, {error}") from error
-    skipped = {"skipped_updates": float(watched.skipped)} if settings.skip_nonfinite else {}
-    return {**watched.means(), **skipped}
+    skipped = {"skipped_updates": float(metrics.skipped)} if settings.skip_nonfinite else {}
+    return {**metrics.means(), **skipped}
 
 
 def minibatches(chosen: Scored, count: int) -> Iterator[list[int]]:
@@ -261,7 +264,7 @@ def minibatches(chosen: Scored, count: int) -> Iterator[list[int]]:
 
 
 def _reduced(
-    objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: UpdateMetrics
+    objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], metrics: UpdateMetrics
 ) -> Tensor:
     if objective.level == "token":
         losses, watch = objective(log_prob, batch)
@@ -275,5 +278,5 @@ def _reduced(
             weight = weight[batch.pairs].sum(-1)
         elif objective.level == "group":
             weight = batch.sum_by_group(weight)
-    watched.add(watch)
+    metrics.add(watch)
     return (weight * losses).sum()

@@ -27,7 +27,7 @@ class Answer:
     verdict."""
     log_probs: tuple[float, ...] | None = None
     """Log-prob of each token of the answer under the distribution it was drawn from, nats; None if not known."""
-    asked: tuple[int, ...] = ()
+    question_tokens: tuple[int, ...] = ()
     """Token ids of the question under the judge's tokenizer; empty if not known."""
     tokens: tuple[int, ...] = ()
     """Token ids of the answer under the judge's tokenizer, with the end token if it was reached; empty if not known."""
@@ -97,6 +97,6 @@ def encodable(text: str) -> str:
 
 def vote_seed(seed: int, question: str, vote: int, version: int = 0) -> int:
     """Return the seed of a vote, in [0, 2^63); `version` is that of the judge's weights, 0 for the initial ones."""
-    whose = f"{seed} version {version}" if version else f"{seed}"
-    digest = hashlib.sha256(f"{whose} vote {vote} {question}".encode(errors="replace")).digest()
+    seed_text = f"{seed} version {version}" if version else f"{seed}"
+    digest = hashlib.sha256(f"{seed_text} vote {vote} {question}".encode(errors="replace")).digest()
     return int.from_bytes(digest[:8], "big") >> 1

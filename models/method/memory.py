@@ -34,8 +34,10 @@ def written(memory: Memory) -> dict[str, bytes]:
         [{**row, "problem": row["problem"].id, **{name: row[name] is not None for name in TENSORS}} for row in rollouts]
         for rollouts in fields
     ]
-    known = {name: [row[name] for rollouts in fields for row in rollouts if row[name] is not None] for name in TENSORS}
-    tensors = {name: torch.cat(log_probs) for name, log_probs in known.items() if log_probs}
+    present = {
+        name: [row[name] for rollouts in fields for row in rollouts if row[name] is not None] for name in TENSORS
+    }
+    tensors = {name: torch.cat(log_probs) for name, log_probs in present.items() if log_probs}
     return {ROLLOUTS: json.dumps(rows).encode(), LOG_PROBS: save(tensors)}
 
 
@@ -43,7 +45,7 @@ def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
     """Rebuild the memory from the files that `written` returned; its problems are looked up by id in `problems`."""
     rows: list[list[dict[str, Any]]] = json.loads(files[ROLLOUTS])
     names = {row["problem"] for rollouts in rows for row in rollouts}
-    known = {problem.id: problem for problem in taken(problems, places_of(problems, names))}
+    problem_by_id = {problem.id: problem for problem in taken(problems, places_of(problems, names))}
     tensors = load(files[LOG_PROBS])
     log_probs = {}
     for name in TENSORS:
@@ -52,13 +54,13 @@ def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
 
     def rollout(row: dict[str, Any]) -> Rollout:
         # copies: a part of the whole would keep all of it as long as one rollout is remembered
-        said = {name: next(log_probs[name]).clone() if row[name] else None for name in TENSORS}
+        row_log_probs = {name: next(log_probs[name]).clone() if row[name] else None for name in TENSORS}
         turns = tuple(Turn(*turn) for turn in row["episode"]["turns"])
         groups = {
             "source": RolloutSource(**_tuples(row["source"])),
             "episode": RolloutEpisode(**{**_tuples(row["episode"]), "turns": turns}),
         }
-        return Rollout(**{**_tuples(row), **said, **groups, "problem": known[row["problem"]]})
+        return Rollout(**{**_tuples(row), **row_log_probs, **groups, "problem": problem_by_id[row["problem"]]})
 
     return [[rollout(row) for row in rollouts] for rollouts in rows]
 

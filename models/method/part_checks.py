@@ -24,11 +24,11 @@ PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "b
 """Trait -> the method that a part with this trait must define itself."""
 
 
-def check_part(made: type, base: type) -> None:
+def check_part(part_class: type, base: type) -> None:
     """Check that a part's class defines only names that the class of its slot declares, and all that it requires.
 
     Args:
-        made: the part, a dataclass.
+        part_class: the part, a dataclass.
         base: the class that declares the slot's traits (models.method.slot_part).
 
     Raises:
@@ -38,23 +38,23 @@ def check_part(made: type, base: type) -> None:
             It names file, part and key.
     """
     try:
-        _check_names(made, base)
-        _check_methods(made, base)
-        _check_settings(made)
-        _check_docstrings(made)
+        _check_names(part_class, base)
+        _check_methods(part_class, base)
+        _check_settings(part_class)
+        _check_docstrings(part_class)
     except TypeError as error:
-        raise TypeError(f"{made.__module__}: {made.__name__}{error}") from None
+        raise TypeError(f"{part_class.__module__}: {part_class.__name__}{error}") from None
 
 
-def _said(cls: type) -> list[str]:
+def _defined_names(cls: type) -> list[str]:
     """List the public names that a class itself defines, with a value or only a type."""
     return [name for name in {**vars(cls), **inspect.get_annotations(cls)} if not name.startswith("_")]
 
 
-def _check_names(made: type, base: type) -> None:
-    settings = {item.name for item in dataclasses.fields(made)}
-    declared = {name for cls in base.__mro__ for name in _said(cls)}
-    for name in (name for cls in made.__mro__ if cls not in base.__mro__ for name in _said(cls)):
+def _check_names(part_class: type, base: type) -> None:
+    settings = {item.name for item in dataclasses.fields(part_class)}
+    declared = {name for cls in base.__mro__ for name in _defined_names(cls)}
+    for name in (name for cls in part_class.__mro__ if cls not in base.__mro__ for name in _defined_names(cls)):
         if name not in declared | settings:
             near = difflib.get_close_matches(name, declared, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
@@ -63,22 +63,26 @@ def _check_names(made: type, base: type) -> None:
                 "begins with an underscore"
             )
     for name in sorted(declared - settings):
-        if not hasattr(made, name):
+        if not hasattr(part_class, name):
             raise TypeError(f": {name} is missing, which {base.__name__} asks for")
 
 
-def _check_methods(made: type, base: type) -> None:
-    if missing := sorted(getattr(made, "__abstractmethods__", ())):
+def _check_methods(part_class: type, base: type) -> None:
+    if missing := sorted(getattr(part_class, "__abstractmethods__", ())):
         raise TypeError(f": {missing[0]} is missing, which {base.__name__} asks for")
     for trait, method in PROMISED.items():
-        said = getattr(made, trait, False)
-        if said and not isinstance(said, property) and getattr(made, method, None) is getattr(base, method, None):
-            raise TypeError(f": {trait} is {said}, but {method} is missing")
+        value = getattr(part_class, trait, False)
+        if (
+            value
+            and not isinstance(value, property)
+            and getattr(part_class, method, None) is getattr(base, method, None)
+        ):
+            raise TypeError(f": {trait} is {value}, but {method} is missing")
 
 
-def _check_settings(made: type) -> None:
-    hints, meanings = typing.get_type_hints(made, include_extras=True), docstrings(made)
-    for item in dataclasses.fields(made):
+def _check_settings(part_class: type) -> None:
+    hints, meanings = typing.get_type_hints(part_class, include_extras=True), docstrings(part_class)
+    for item in dataclasses.fields(part_class):
         if item.name == "name":
             continue
         if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
@@ -89,10 +93,10 @@ def _check_settings(made: type) -> None:
             raise TypeError(f".{item.name}: a number needs bounds, such as pydantic's NonNegativeFloat")
 
 
-def _check_docstrings(made: type) -> None:
-    if (made.__doc__ or "").startswith(f"{made.__name__}("):  # what a dataclass without a docstring gets
+def _check_docstrings(part_class: type) -> None:
+    if (part_class.__doc__ or "").startswith(f"{part_class.__name__}("):  # what a dataclass without a docstring gets
         raise TypeError(": a part needs a docstring, which the catalogue of parts prints")
-    if not (sys.modules[made.__module__].__doc__ or "").strip():
+    if not (sys.modules[part_class.__module__].__doc__ or "").strip():
         raise TypeError(": its file needs a docstring: the formula, and the paper that it is from")
 
 

@@ -24,6 +24,7 @@ from models.learner.whole_weights import with_whole_weights
 from models.method.learner import Learner, TargetModel
 from models.method.readings import Readings
 from models.method.rollout import Rollout, privileged_sequences, trained_places
+from models.method.schedule import BUDGET_KEY
 
 LEAST_EXTRAPOLATION = 1e-3
 """Added to the weight of a contrast, so that a loss divided by this weight stays finite (AlignDistil's code)."""
@@ -60,7 +61,7 @@ class PolicyOutputs:
 
 
 def read_policy(
-    learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, asked: Divergence | None
+    learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, settings: Divergence | None
 ) -> PolicyOutputs:
     """Run the policy on one packed row. Only trained tokens pass through the output projection.
 
@@ -69,7 +70,7 @@ def read_policy(
         row: prompts and completions, read as one packed row, [completions].
         rollouts: the same as rollouts, [completions].
         readings: masks and the token budget of the other models' rows.
-        asked: the divergence that the objective needs; None: none.
+        settings: the divergence that the objective needs; None: none.
 
     Raises:
         UserError: a model cannot read packed rows, or there is not a judge.
@@ -85,14 +86,14 @@ def read_policy(
         log_prob, entropy = fused_log_probs(
             states, head, targets, learner.distribution, compute=compute, mask=readings.mask(rollouts, kept)
         )
-        if asked is None:
+        if settings is None:
             return log_prob, entropy, None, None
         with torch.no_grad():
-            with learner.as_judge(asked.judge) as model:
+            with learner.as_judge(settings.judge) as model:
                 judge = _term(learner, model, rollouts, readings)
-            target, gap = _target(learner, judge, rollouts, readings, asked)
+            target, gap = _target(learner, judge, rollouts, readings, settings)
         temperature = learner.distribution.temperature
-        divergence = fused_divergence(states, head, target, asked.beta, temperature, compute=compute)
+        divergence = fused_divergence(states, head, target, settings.beta, temperature, compute=compute)
         return log_prob, entropy, divergence, gap
 
     return PolicyOutputs(*with_whole_weights(learner.policy, read))
@@ -116,7 +117,7 @@ def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readi
             privileged_sequences(rollouts),
             autocast=learner.autocast,
             token_budget=readings.token_budget,
-            setting="schedule.token_budget",
+            setting=BUDGET_KEY,
         )
     )
     if (kept := trained_places(rollouts)) is not None:
@@ -125,12 +126,12 @@ def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readi
 
 
 def _target(
-    learner: Learner, judge: tuple[Tensor, Head], rollouts: Sequence[Rollout], readings: Readings, asked: Divergence
+    learner: Learner, judge: tuple[Tensor, Head], rollouts: Sequence[Rollout], readings: Readings, settings: Divergence
 ) -> tuple[Logits, Tensor | None]:
     """Return the target distribution, and the gap to the contrast if there is one, [tokens]."""
     temperature = learner.distribution.temperature
     states, head = judge
-    if asked.extrapolation is None:
+    if settings.extrapolation is None:
         return Logits([(states, head, 1.0)], temperature), None
     model = learner.teachers.get("contrast")
     if model is None:
@@ -138,5 +139,5 @@ def _target(
     other_states, other_head = _term(learner, model, rollouts, readings)
     judging, other = Logits([(states, head, 1.0)]), Logits([(other_states, other_head, 1.0)])
     gap = absolute_gap(judging, other, len(states), states.device)
-    weight = contrast_weight(gap, asked.extrapolation)
+    weight = contrast_weight(gap, settings.extrapolation)
     return Logits([(states, head, 1.0 + weight), (other_states, other_head, -weight)], temperature), gap

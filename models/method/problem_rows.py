@@ -51,21 +51,23 @@ class ProblemRows:
     def problems(self, groups: Sequence[Sequence[int]]) -> list[Problem]:
         """Make one problem of each group of rows, [groups]: the prompt of its first row with the answers of all."""
         rows = iter(self.table.rows([row for group in groups for row in group]))
-        read = [[next(rows) for _ in group] for group in groups]
-        truths = self._truths([group[0] for group in read])
+        row_groups = [[next(rows) for _ in group] for group in groups]
+        truths = self._truths([group[0] for group in row_groups])
         return [
             Problem(
-                str(some[0][self.key]),
-                str(some[0]["prompt"]),
+                str(group_rows[0][self.key]),
+                str(group_rows[0]["prompt"]),
                 truth["answer"],
-                int(some[0]["level"]),
+                int(group_rows[0]["level"]),
                 tuple(self.prompts[group[0]]),
-                tuple(known for number, row in zip(group, some, strict=True) for known in self._known(number, row)),
+                tuple(
+                    known for number, row in zip(group, group_rows, strict=True) for known in self._known(number, row)
+                ),
                 truth["tests"],
                 truth["entry_point"],
-                str(some[0].get(SYSTEM, "")),
+                str(group_rows[0].get(SYSTEM, "")),
             )
-            for group, some, truth in zip(groups, read, truths, strict=True)
+            for group, group_rows, truth in zip(groups, row_groups, truths, strict=True)
         ]
 
     def _known(self, number: int, row: Row) -> Iterator[KnownAnswer]:
@@ -79,8 +81,8 @@ class ProblemRows:
         names, table = self.truths
         unknown = [place for place, truth in enumerate(own) if not truth["answer"]]
         looked_up = zip(unknown, names.rows([str(rows[place]["prompt_id"]) for place in unknown]), strict=True)
-        there = [(place, rows[-1]) for place, rows in looked_up if rows]
-        for (place, _), truth in zip(there, table.rows([row for _, row in there]), strict=True):
+        matches = [(place, rows[-1]) for place, rows in looked_up if rows]
+        for (place, _), truth in zip(matches, table.rows([row for _, row in matches]), strict=True):
             own[place] = {column: str(truth[column]) for column in TRUTHS}
         return own
 
@@ -96,7 +98,7 @@ def grouped(table: RowTable, key: str, rows: Numbers) -> tuple[Numbers, Numbers 
     Returns the sorted rows and the index at which each group begins, as `Problems` takes them. Some fifty bytes per row
     are held during the call.
     """
-    hashes = np.concatenate([hashes_of(map(str, some)) for some in table.column(key)])[rows]
+    hashes = np.concatenate([hashes_of(map(str, values)) for values in table.column(key)])[rows]
     numbers = same_prompts(hashes)
     _, firsts = np.unique(numbers, return_index=True)
     if len(firsts) == len(rows):
@@ -191,7 +193,7 @@ class Problems(Sequence[Problem]):
             return [[row] for row in self._rows[first:end].tolist()]
         rows: list[int] = self._rows[self._begins[first] : self._begins[end]].tolist()
         begins = (self._begins[first : end + 1] - self._begins[first]).tolist()
-        return [rows[begin:behind] for begin, behind in pairwise(begins)]
+        return [rows[begin:stop] for begin, stop in pairwise(begins)]
 
 
 def taken(problems: Sequence[Problem], places: Any) -> Sequence[Problem]:

@@ -24,6 +24,7 @@ from models.learner.upload import to_device
 from models.method.episode_parts import rows_of_wholes
 from models.method.learner import Learner, TargetModel
 from models.method.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
+from models.method.schedule import BUDGET_KEY
 
 Read = dict[int, tuple[Rollout, Tensor]]
 """Log-probs by the `id()` of their rollout, which is stored with them so that the `id()` is not reused."""
@@ -85,7 +86,7 @@ class Readings:
             sequences_of(rollouts),
             read,
             token_budget=self.token_budget,
-            setting="schedule.token_budget",
+            setting=BUDGET_KEY,
         )
         return rows_of_wholes(rows, rollouts)
 
@@ -143,7 +144,7 @@ class Readings:
                         sequences_of(missing),
                         autocast=learner.autocast,
                         token_budget=self.token_budget,
-                        setting="schedule.token_budget",
+                        setting=BUDGET_KEY,
                     ),
                     missing,
                 ),
@@ -183,7 +184,7 @@ class Readings:
             distribution=self._learner.distribution,
             autocast=self._learner.autocast,
             token_budget=self.token_budget,
-            setting="schedule.token_budget",
+            setting=BUDGET_KEY,
             masked=mask,
             kept=written,
         )
@@ -199,7 +200,7 @@ class Readings:
         ranks = self._learner.ranks
         if ranks.count > 1 and among_own_rows():
             # Others may miss entries of this rank, and all must read in step. Nothing is cached: not all would have it.
-            if not any(ranks.everyone(bool(missing))):
+            if not any(ranks.all_gather(bool(missing))):
                 return [known[id(rollout)][1] for rollout in rollouts]
             return read(rollouts)
         if missing:

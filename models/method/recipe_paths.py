@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_args, get_origin
 from models.method.registry import NESTED_SLOTS, SLOTS, Slot, parts
 
 
-class BesideRecipe:
+class RelativeToRecipe:
     """Marker of a setting that is a path relative to the recipe, and is read by the part (`Part.given`)."""
 
 
@@ -26,7 +26,7 @@ class ByContent:
     """Marker of a setting whose files are read later, by the code that uses the part."""
 
 
-RecipePath = Annotated[str, BesideRecipe()]
+RecipePath = Annotated[str, RelativeToRecipe()]
 ContentPath = Annotated[str, ByContent()]
 Command = Annotated[tuple[str, ...], ByContent()]
 
@@ -50,7 +50,7 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
 
 def paths_of(cls: type) -> tuple[str, ...]:
     """Return the names of a part's settings that are paths relative to the recipe (`RecipePath`)."""
-    return _marked(cls, BesideRecipe)
+    return _marked(cls, RelativeToRecipe)
 
 
 def used_by_content(cls: type) -> tuple[str, ...]:
@@ -63,5 +63,5 @@ def _marked(cls: type, mark: type) -> tuple[str, ...]:
     return tuple(
         name
         for name, hint in typing.get_type_hints(cls, include_extras=True).items()
-        if get_origin(hint) is Annotated and any(isinstance(said, mark) for said in get_args(hint))
+        if get_origin(hint) is Annotated and any(isinstance(annotation, mark) for annotation in get_args(hint))
     )

@@ -18,9 +18,9 @@ from models.base.bounds import LARGEST, Number, Positive, Share
 from models.base.errors import UserError
 from models.method.attempt import Verifying
 from models.method.judge import GenerativeJudge
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.scored import sum_of_tokens
-from models.method.world import World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +90,12 @@ class Reward(Verifying):
         return False
 
     @abstractmethod
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Compute values before weighting, [completions]. A `UserError` stops the run; `limits` handles the rest."""
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+    def learn(
+        self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Train the companion, if any, on `components`, the rewards before this one by label. Returns its metrics."""
         return {}
 
@@ -105,12 +107,12 @@ class TokenReward(Reward):
     by_token = True
 
     @abstractmethod
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Compute values before weighting, [completions] tensors of [tokens of it]."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return their sums, [completions]."""
-        return sum_of_tokens(self.tokens(world, rollouts))
+        return sum_of_tokens(self.tokens(resources, rollouts))
 
 
 class Blend(Reward):
@@ -124,12 +126,12 @@ class Blend(Reward):
         return ()
 
     @abstractmethod
-    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+    def blend(self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Compute values before weighting, [completions]; `components`: the rewards before it, [completions] each."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Compute `blend` with no other rewards."""
-        return self.blend(world, rollouts, {})
+        return self.blend(resources, rollouts, {})
 
 
 @dataclass(frozen=True)
@@ -150,12 +152,12 @@ class ReasonedReward(Reward):
     slot = "rewards"
 
     @abstractmethod
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:
         """Compute values and reasons of each completion."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the values, [completions]."""
-        return self.reasoned(world, rollouts).values
+        return self.reasoned(resources, rollouts).values
 
 
 class JudgedReward(ReasonedReward):
@@ -168,9 +170,9 @@ class JudgedReward(ReasonedReward):
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
         """Compute the value and reason of each completion; `seed` is for its own random choices, such as an order."""
 
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:
         """Return the values and reasons of the recipe's judge."""
-        return self.judged(world.required_judge(), rollouts, world.seed)
+        return self.judged(resources.required_judge(), rollouts, resources.seed)
 
 
 def before(label: str, by: str, components: Mapping[str, Tensor]) -> Tensor:

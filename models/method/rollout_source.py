@@ -11,9 +11,9 @@ from models.method.environment import EpisodeSettings
 from models.method.feedback import Feedback
 from models.method.learner import Learner
 from models.method.problem import Problem, Reads
+from models.method.resources import RunResources
 from models.method.rollout import Extra, Rollout
 from models.method.slot_part import SlotPart
-from models.method.world import World
 from models.text.encoding import Codec
 
 
@@ -101,8 +101,12 @@ class Rollouts(SlotPart):
         """Name of the companion model that another part of the recipe must provide; empty: none."""
         return ""
 
+    def groups_in_round(self) -> int:
+        """Return the number of groups of completions in a round: one for each prompt."""
+        return self.prompts
+
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Return the largest number of completions of one problem, including any in addition to the samples."""
+        """Return the largest number of completions of one prompt, including any in addition to the samples."""
         return self.group_size
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
@@ -110,7 +114,7 @@ class Rollouts(SlotPart):
         return [0] * len(problems)
 
     @abstractmethod
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Generate completions of `problems`, those of one prompt next to each other, [prompts * G]."""
 
     @property

@@ -12,6 +12,9 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.reduce import Normalisation
 from models.method.curriculum import CurriculumSettings
 
+BUDGET_KEY = "schedule.token_budget"
+"""Key of the token budget of the loop, for errors."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSettings:
@@ -29,7 +32,7 @@ class ScheduleSettings:
     """Mean of the loss for an objective over tokens: over tokens (None means this), over completions, or by a constant.
     Objectives over completions, pairs or groups take the mean of these; no other may be set for them."""
     token_budget: Positive = 16384
-    """Maximum number of tokens of a packed row; bounds memory and does not change the result."""
+    """Maximum number of tokens of a packed row; bounds memory and changes the result by rounding only."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """Whether layers of the policy keep only their input and are computed again for their backward pass: less memory, a
     third more arithmetic, the same result. auto: once memory has run out."""

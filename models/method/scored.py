@@ -23,7 +23,7 @@ class Scored:
     components: Mapping[str, Tensor]
     """Label -> reward component before weighting, [completions]; one with a value per token is summed."""
     watched: Mapping[str, float]
-    """Metrics that the rewards' companions logged while they learned."""
+    """Metrics of the rewards and of their companions, and the number of failed calls of each reward."""
     token_rewards: PerToken | None = None
     """Weighted sum of the components with a value per token, [completions] tensors of [tokens of it]. It is included in
     `rewards`. None if there are none."""
@@ -64,7 +64,7 @@ class Scored:
             rewards=self.rewards[indices],
             components={name: values[indices] for name, values in self.components.items()},
             token_rewards=None if rows is None else [rows[index] for index in indices.tolist()],
-            reasons={name: [said[index] for index in indices.tolist()] for name, said in self.reasons.items()},
+            reasons={name: [texts[index] for index in indices.tolist()] for name, texts in self.reasons.items()},
         )
 
     def component(self, by: str, setting: str = "select.by") -> Tensor:

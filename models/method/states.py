@@ -12,7 +12,8 @@ from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import hidden_width, row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
 from models.learner.rows import rows_of
-from models.method.world import World
+from models.method.resources import RunResources
+from models.method.schedule import BUDGET_KEY
 
 
 def flat_head(policy: nn.Module, value: float) -> nn.Linear:
@@ -27,13 +28,13 @@ def flat_head(policy: nn.Module, value: float) -> nn.Linear:
     return head
 
 
-def reference_states(world: World, sequences: Sequences, asked_by: str) -> Iterator[tuple[list[int], Tensor]]:
+def reference_states(resources: RunResources, sequences: Sequences, reader: str) -> Iterator[tuple[list[int], Tensor]]:
     """Yield the reference's hidden states that predict the completions' tokens, row by row, to limit the memory.
 
     Args:
-        world: holds the learner and the token budget of a row.
+        resources: holds the learner and the token budget of a row.
         sequences: prompts and completions, [completions].
-        asked_by: the part that reads them, for the error message.
+        reader: the part that reads them, for the error message.
 
     Yields:
         Indices of the completions of a row, and the states of their tokens one after the other, [tokens, hidden]; no
@@ -42,15 +43,15 @@ def reference_states(world: World, sequences: Sequences, asked_by: str) -> Itera
     Raises:
         UserError: the recipe has no reference.
     """
-    learner = world.learner
+    learner = resources.learner
     with learner.as_reference() as reference:
         if reference is None:
-            raise UserError(f"{asked_by} needs a reference, but the recipe has none")
+            raise UserError(f"{reader} needs a reference, but the recipe has none")
         use_packed_attention(reference)
         place = next(reference.parameters()).device
         # all rows on every rank: the head that reads the states is whole, and is updated equally everywhere
-        cut = rows_of(reference, sequences, world.token_budget, setting="schedule.token_budget", shared=False)
-        for indices, part, _ in cut:
+        rows = rows_of(reference, sequences, resources.token_budget, setting=BUDGET_KEY, shared=False)
+        for indices, part, _ in rows:
             row = packed_row(part, place)
             with in_eval_mode(reference), torch.no_grad():
                 states = row_states(reference, row.ids, row.positions, row.layout, learner.autocast)

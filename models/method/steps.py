@@ -61,12 +61,12 @@ def step_ends(pieces: Sequence[str], marks: Sequence[str]) -> tuple[int, ...]:
     if not pieces:
         return ()
     ends = [place - 1 for place in step_starts(pieces, marks).nonzero().flatten().tolist()[1:]]
-    said: list[int] = []
+    visible_ends: list[int] = []
     begin = 0
     for end in (*ends, len(pieces) - 1):
-        if said and not "".join(pieces[begin : end + 1]).strip():
-            said[-1] = end
+        if visible_ends and not "".join(pieces[begin : end + 1]).strip():
+            visible_ends[-1] = end
         else:
-            said.append(end)
+            visible_ends.append(end)
         begin = end + 1
-    return tuple(said)
+    return tuple(visible_ends)

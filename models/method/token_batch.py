@@ -109,7 +109,7 @@ def token_batch(
     chosen: Scored,
     indices: Sequence[int],
     advantage: PerToken,
-    said: PolicyOutputs,
+    outputs: PolicyOutputs,
     old: PerToken | None,
     reference: PerToken | None,
     progress: float,
@@ -121,7 +121,7 @@ def token_batch(
         chosen: the round's completions.
         indices: those of one packed row, in its order.
         advantage: of the tokens of each of the round's completions, [completions] tensors of [tokens of it].
-        said: log-probs and entropies under the policy of the row's tokens that are trained on; gradient flows.
+        outputs: log-probs and entropies under the policy of the row's tokens that are trained on; gradient flows.
         old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are used.
         reference: log-probs under the reference, likewise; None if there is none.
         progress: share of the run's rounds that are done.
@@ -130,7 +130,7 @@ def token_batch(
     Returns:
         Log-probs of the tokens that are trained on, and the other inputs.
     """
-    log_prob = said.log_prob
+    log_prob = outputs.log_prob
     place, dtype, listed = log_prob.device, log_prob.dtype, list(indices)
     rollouts = [chosen.rollouts[index] for index in listed]
     lengths = [len(rollout.completion) for rollout in rollouts]
@@ -142,24 +142,24 @@ def token_batch(
             joined = joined[to_device(kept, joined.device)]  # places: flags would force a device sync
         return to_device(joined, place, dtype)
 
-    before = log_prob.detach() if old is None else trained([old[index] for index in listed])
+    old_log_probs = log_prob.detach() if old is None else trained([old[index] for index in listed])
     batch = TokenBatch(
         advantage=trained([advantage[index] for index in listed], dtype),
-        behaviour=_behaviour(rollouts, before),
-        old=before,
+        behaviour=_behaviour(rollouts, old_log_probs),
+        old=old_log_probs,
         reference=None if reference is None else trained([reference[index] for index in listed]),
         completion=trained([torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))]),
-        entropy=said.entropy,
+        entropy=outputs.entropy,
         reward=to_device(chosen.rewards[listed], place, dtype),
         components={name: to_device(values[listed], place, dtype) for name, values in chosen.components.items()},
         group=to_device(groups_of(rollouts), place),
         origins=[rollout.source.origin for rollout in rollouts],
         progress=progress,
-        marked=torch.zeros_like(before, dtype=torch.bool)
+        marked=torch.zeros_like(old_log_probs, dtype=torch.bool)
         if marked is None
         else trained([marked[index] for index in listed]),
-        divergence=said.divergence,
-        contrast_gap=said.contrast_gap,
+        divergence=outputs.divergence,
+        contrast_gap=outputs.contrast_gap,
         turn=trained([turn_numbers(rollout) for rollout in rollouts])
         if any(r.episode.turns for r in rollouts)
         else None,
@@ -169,14 +169,18 @@ def token_batch(
 
 def _behaviour(rollouts: Sequence[Rollout], old: Tensor) -> Tensor:
     """Return the sampler's log-prob of each trained token, [trained]; `old`, [trained], if there was no sampler."""
-    known = []
+    recorded = []
     for rollout in rollouts:
-        said = rollout.behaviour_log_probs
-        if said is not None:
-            known.append((said if rollout.trained is None else said[torch.tensor(rollout.trained)]).to(old.dtype))
-    sent = iter(all_to_device(known, old.device))
+        log_probs = rollout.behaviour_log_probs
+        if log_probs is not None:
+            recorded.append(
+                (log_probs if rollout.trained is None else log_probs[torch.tensor(rollout.trained)]).to(old.dtype)
+            )
+    device_log_probs = iter(all_to_device(recorded, old.device))
     rows = zip(rollouts, old.split([rollout.trained_tokens for rollout in rollouts]), strict=True)
-    return torch.cat([before if rollout.behaviour_log_probs is None else next(sent) for rollout, before in rows])
+    return torch.cat(
+        [before if rollout.behaviour_log_probs is None else next(device_log_probs) for rollout, before in rows]
+    )
 
 
 def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:
@@ -190,13 +194,13 @@ def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:
     for place, index in enumerate(indices):
         members.setdefault(int(groups[index]), []).append(place)
     pairs = []
-    for held in members.values():
-        worth = [float(chosen.rewards[indices[place]]) for place in held]
-        if len(held) != 2 or worth[0] == worth[1]:
-            problem = chosen.rollouts[indices[held[0]]].problem.id
+    for places in members.values():
+        worth = [float(chosen.rewards[indices[place]]) for place in places]
+        if len(places) != 2 or worth[0] == worth[1]:
+            problem = chosen.rollouts[indices[places[0]]].problem.id
             raise UserError(
                 f"problem {problem}: an objective over pairs needs two completions of "
-                f"different reward for each prompt, there are {len(held)} with rewards {worth}; select them first"
+                f"different reward for each prompt, there are {len(places)} with rewards {worth}; select them first"
             )
-        pairs.append(held if worth[0] > worth[1] else held[::-1])
+        pairs.append(places if worth[0] > worth[1] else places[::-1])
     return torch.tensor(pairs, dtype=torch.long)

@@ -23,9 +23,9 @@ from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.method.learner import Learner
 from models.method.problem import Origin, Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
 from models.method.rollout_source import Rollouts
-from models.method.world import World
 
 TOGETHER = 256
 """Number of completions that are drawn at the same time."""
@@ -64,7 +64,7 @@ def reference_voice(learner: Learner) -> Voice:
 
 
 def sample_jointly(
-    world: World,
+    resources: RunResources,
     problems: Sequence[Problem],
     voices: Sequence[Voice],
     sampling: Sampling,
@@ -83,7 +83,7 @@ def sample_jointly(
     Raises:
         UserError: the reference is one of the voices, but the recipe has none.
     """
-    learner = world.learner
+    learner = resources.learner
     prompts = [problem.tokens for problem in problems]
     embedding: Any = plain_inner(learner.policy).get_input_embeddings()
     check_ids(prompts, int(embedding.weight.shape[0]))
@@ -92,8 +92,8 @@ def sample_jointly(
             with voice.opened() as model:
                 use_packed_attention(model)
         asks = requests_of(prompts, sampling, seed)
-        completions = complete(voices, asks, sampling, end=world.codec.ends, most=TOGETHER, switch=switch)
-    texts = world.codec.text([made.tokens for made in completions])
+        completions = complete(voices, asks, sampling, end=resources.codec.ends, most=TOGETHER, switch=switch)
+    texts = resources.codec.text([made.tokens for made in completions])
     return [
         Rollout(
             problems[place // sampling.samples],

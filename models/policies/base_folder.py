@@ -168,17 +168,23 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> No
             "mlp.down_proj.weight": (width, inner),
         }
         layers = {int(layer[1]) for name in shapes if (layer := LAYER.search(name))}
-        asked = _whole(config, "num_hidden_layers")
-        if asked is not None and layers != set(range(asked)):
+        depth = _whole(config, "num_hidden_layers")
+        if depth is not None and layers != set(range(depth)):
             raise UserError(
-                f"{folder}: its weights have {len(layers)} layers, but num_hidden_layers of config.json is {asked}"
+                f"{folder}: its weights have {len(layers)} layers, but num_hidden_layers of config.json is {depth}"
             )
     for name, shape in shapes.items():
-        for end, wanted in expected.items():
-            differs = [(size, must) for size, must in zip(shape, wanted, strict=False) if must not in (None, size)]
+        for end, expected_shape in expected.items():
+            differs = [
+                (size, required)
+                for size, required in zip(shape, expected_shape, strict=False)
+                if required not in (None, size)
+            ]
             if name.endswith(end) and differs:
-                shown = " x ".join("?" if must is None else str(must) for must in wanted)
-                raise UserError(f"{folder}: {name} is {' x '.join(map(str, shape))}, but config.json asks for {shown}")
+                shape_text = " x ".join("?" if required is None else str(required) for required in expected_shape)
+                raise UserError(
+                    f"{folder}: {name} is {' x '.join(map(str, shape))}, but config.json asks for {shape_text}"
+                )
 
 
 def _check_vocabulary(folder: Path, tokenizer: Mapping[str, Any] | None, shapes: Shapes) -> None:

@@ -58,8 +58,8 @@ class SizeSettings:
                 f"and heads a multiple of key_value_heads {self.key_value_heads}"
             )
         if self.head_width % 2:
-            said = "head" if self.head else f"hidden {self.hidden} over heads {self.heads}"
-            raise UserError(f"policy.size: {said} is {self.head_width}, the width of a head, which must be even")
+            setting = "head" if self.head else f"hidden {self.hidden} over heads {self.heads}"
+            raise UserError(f"policy.size: {setting} is {self.head_width}, the width of a head, which must be even")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +134,9 @@ def new_shapes(config: Any) -> PreTrainedModel:
     """Build an untrained causal language model from its config, float32, for callers that only need shapes."""
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
-    made = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    assert isinstance(made, PreTrainedModel)
-    return made
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    assert isinstance(model, PreTrainedModel)
+    return model
 
 
 def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:

@@ -44,13 +44,13 @@ def write_parts(folder: Path, state: Mapping[str, Mapping[str, Tensor]], complet
         UserError: on every rank: one of them has no space left; the older folder is unchanged.
     """
     with ExitStack() as held:
-        beside = ranks.from_first(lambda: held.enter_context(replace_folder(folder)))
+        partial_folder = ranks.from_first(lambda: held.enter_context(replace_folder(folder)))
         hashes: dict[str, str] = {}
         refused: UserError | None = None
         try:
             with needs_space(folder):
                 for name, tensors in state.items():
-                    file = beside / _file_name(name, ranks.number, ranks.count)
+                    file = partial_folder / _file_name(name, ranks.number, ranks.count)
                     save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, file)
                     if ranks.count > 1:
                         sync(file)  # on the machine that wrote it
@@ -59,13 +59,13 @@ def write_parts(folder: Path, state: Mapping[str, Mapping[str, Tensor]], complet
             if ranks.count == 1:
                 raise
             refused = error if isinstance(error, UserError) else UserError(f"{folder}: cannot be written ({error})")
-        outcomes = ranks.everyone((hashes, refused))
+        outcomes = ranks.all_gather((hashes, refused))
         for _, theirs in outcomes:
             if theirs is not None:
                 raise theirs
 
         def finish() -> None:
-            complete(beside, {name: digest for given, _ in outcomes for name, digest in given.items()})
+            complete(partial_folder, {name: digest for given, _ in outcomes for name, digest in given.items()})
             held.close()
 
         ranks.from_first(finish)

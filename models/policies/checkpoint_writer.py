@@ -31,7 +31,7 @@ class CheckpointWriter:
 
     def __init__(self, root: Path, keep: int = 2, ranks: Ranks = ALONE) -> None:
         self._root, self._keep, self._ranks = root, keep, ranks
-        self._behind = ranks.apart()
+        self._writer_ranks = ranks.separate_group()
         """The same ranks, with a separate channel for the writer threads."""
         # As in models.training.ahead: a new thread must use the same number of torch threads as the others.
         self._pool = ThreadPoolExecutor(1, "checkpoint", initializer=torch.get_num_threads)
@@ -60,11 +60,13 @@ class CheckpointWriter:
         """
         self.raise_failed()
         self._finish("round")
-        held = state_of(modules, optimisers, self._ranks)
-        state = {name: self._copied(name, tensors) for name, tensors in held.items()}
+        current_state = state_of(modules, optimisers, self._ranks)
+        state = {name: self._copied(name, tensors) for name, tensors in current_state.items()}
         self._begin(
             "round",
-            lambda: write_checkpoint(self._root, round_number, state, dict(updates), files, self._keep, self._behind),
+            lambda: write_checkpoint(
+                self._root, round_number, state, dict(updates), files, self._keep, self._writer_ranks
+            ),
         )
 
     def keep_best(self, policy: nn.Module) -> None:
@@ -76,7 +78,7 @@ class CheckpointWriter:
         self.raise_failed()
         self._finish(BEST)
         tensors = self._copied(BEST, parts_of(trainable(policy), self._ranks))
-        self._begin(BEST, lambda: keep_best(self._root, tensors, self._behind))
+        self._begin(BEST, lambda: keep_best(self._root, tensors, self._writer_ranks))
 
     def restore_best(self, policy: nn.Module) -> None:
         """Load the stored best weights into `policy`, in place.
@@ -93,11 +95,11 @@ class CheckpointWriter:
         Raises:
             UserError: no space left; the older checkpoints are untouched.
         """
-        done = [what for what, future in self._pending.items() if future.done()]
-        everywhere = self._ranks.everyone(done)  # a failure that one rank knows must be raised on all
-        for what in done:
-            if all(what in theirs for theirs in everywhere):
-                self._finish(what)
+        done = [name for name, future in self._pending.items() if future.done()]
+        done_by_rank = self._ranks.all_gather(done)  # a failure that one rank knows must be raised on all
+        for name in done:
+            if all(name in names for names in done_by_rank):
+                self._finish(name)
 
     @property
     def writing(self) -> bool:
@@ -110,8 +112,8 @@ class CheckpointWriter:
         Raises:
             UserError: no space left; the older checkpoints are untouched.
         """
-        for what in list(self._pending):
-            self._finish(what)
+        for name in list(self._pending):
+            self._finish(name)
 
     def __enter__(self) -> CheckpointWriter:
         return self
@@ -123,11 +125,11 @@ class CheckpointWriter:
         if error is None:
             self.wait()
 
-    def _begin(self, what: str, write: Callable[[], object]) -> None:
-        self._pending[what] = self._pool.submit(write)
+    def _begin(self, name: str, write: Callable[[], object]) -> None:
+        self._pending[name] = self._pool.submit(write)
 
-    def _finish(self, what: str) -> None:
-        future = self._pending.pop(what, None)
+    def _finish(self, name: str) -> None:
+        future = self._pending.pop(name, None)
         if future is not None:
             future.result()
 

@@ -20,18 +20,18 @@ def save_model_folder(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     target: Path,
-    beside: Callable[[Path], None] = lambda folder: None,
+    write_extra: Callable[[Path], None] = lambda folder: None,
 ) -> str:
     """Write model and tokenizer to `target`, atomically. Returns the content hash of the folder.
 
     Args:
-        beside: writes additional files into the folder, such as `models.policies.use`.
+        write_extra: writes additional files into the folder, such as `models.policies.use`.
     """
 
     with replace_folder(target) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        beside(folder)
+        write_extra(folder)
     return hash_folder(target)
 
 

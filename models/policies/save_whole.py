@@ -22,17 +22,17 @@ def save_whole(
     tokenizer: PreTrainedTokenizerBase,
     result: Path,
     ranks: Ranks,
-    beside: Callable[[Path], None] = lambda folder: None,
+    write_extra: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """Write `model`, with adapters merged in, as a model folder; the first rank joins and holds the whole weights.
 
     Args:
         plain: opens a model without adapters whose weights have the same names; called on the first rank.
         result: the model folder that is created.
-        beside: see `save_model_folder`.
+        write_extra: see `save_model_folder`.
     """
     whole = whole_model(model, plain, ranks)
-    ranks.from_first(lambda: save_model_folder(cast("PreTrainedModel", whole), tokenizer, result, beside))
+    ranks.from_first(lambda: save_model_folder(cast("PreTrainedModel", whole), tokenizer, result, write_extra))
 
 
 def whole_model(model: nn.Module, plain: Callable[[], PreTrainedModel], ranks: Ranks) -> PreTrainedModel | None:

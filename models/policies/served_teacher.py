@@ -48,8 +48,8 @@ class ServedTeacher:
         values: list[Tensor] = []
         for start in range(0, len(rows), TOGETHER):
             part = rows[start : start + TOGETHER]
-            asked = {"model": self.model, "prompt": part, "max_tokens": 0, "echo": True, "logprobs": 0}
-            answer = send(f"{self.address}/completions", asked)
+            request = {"model": self.model, "prompt": part, "max_tokens": 0, "echo": True, "logprobs": 0}
+            answer = send(f"{self.address}/completions", request)
             values += [
                 self._of_completion(choice, row, len(sequences.completions[start + place]))
                 for place, (choice, row) in enumerate(zip(self._choices(answer, len(part)), part, strict=True))
@@ -63,8 +63,8 @@ class ServedTeacher:
         return sorted(choices, key=lambda choice: int(choice.get("index", 0)))
 
     def _of_completion(self, choice: Any, row: Sequence[int], length: int) -> Tensor:
-        given = choice.get("logprobs")
-        values = given.get("token_logprobs") if isinstance(given, dict) else None
+        log_probs = choice.get("logprobs")
+        values = log_probs.get("token_logprobs") if isinstance(log_probs, dict) else None
         try:
             if not isinstance(values, list) or len(values) != len(row):
                 raise ValueError("not one value for each token")
@@ -93,14 +93,14 @@ def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequenc
         UserError: the server does not answer, has no such model, or has another tokenizer.
     """
     base = address.rstrip("/")
-    listed = send(f"{base}/models")
-    names = names_of(listed)
+    response = send(f"{base}/models")
+    names = names_of(response)
     if not names or (model is not None and model not in names):
-        there = ", ".join(names) or "none"
-        raise UserError(f"teacher.model: {base} has no model {model or ''}; it has {there}")
+        available = ", ".join(names) or "none"
+        raise UserError(f"teacher.model: {base} has no model {model or ''}; it has {available}")
     served = ServedTeacher(base, model or names[0])
-    asked = {"model": served.model, "prompt": PROBE, "add_special_tokens": False}
-    answer = send(f"{base.removesuffix('/v1')}/tokenize", asked, optional=True)
+    request = {"model": served.model, "prompt": PROBE, "add_special_tokens": False}
+    answer = send(f"{base.removesuffix('/v1')}/tokenize", request, optional=True)
     if isinstance(answer, dict) and answer.get("tokens") != list(ids_of(PROBE)):
         raise UserError(
             f"teacher.address: {base} has another tokenizer than the policy; log-probs are of the same tokens alone"

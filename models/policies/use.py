@@ -53,8 +53,8 @@ def read_use(folder: Path) -> PolicyUse:
     if not file.is_file():
         return PolicyUse()
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        use = PolicyUse(**said)
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        use = PolicyUse(**settings)
         if not 0 < float(use.mask_top_p) <= 1:
             raise ValueError(f"mask_top_p is {use.mask_top_p}")
         return PolicyUse(

@@ -49,9 +49,9 @@ def _named(recipe: Recipe) -> Iterator[tuple[str, SlotPart]]:
     yield from (("select", select) for select in recipe.select)
 
 
-def _having(slot: Slot, wanted: Callable[[Any], bool]) -> str:
+def _parts_with(slot: Slot, suits: Callable[[Any], bool]) -> str:
     """Return the names of the parts of a slot that could be set instead; each is tested with its defaults."""
-    return " or ".join(name for name, cls in parts(slot).items() if wanted(cls()))
+    return " or ".join(name for name, cls in parts(slot).items() if suits(cls()))
 
 
 def _settings(recipe: Recipe) -> None:
@@ -88,7 +88,7 @@ def _pairs(recipe: Recipe) -> None:
     if not any(select.drops_flat and select.by == TOTAL for select in recipe.select):
         raise ValueError(
             f"objective {objective.name} learns from a better and a worse completion: select needs "
-            "drop_flat, which leaves out pairs of equal reward"
+            "drop_flat with `by: total`, which leaves out pairs of equal reward"
         )
 
 
@@ -106,17 +106,17 @@ def _labels(recipe: Recipe) -> None:
                 f"there are {', '.join(labels[:number]) or 'none'}"
             )
     _made_of_others(recipe.rewards)
-    going_by: list[tuple[str, str]] = [
-        (part.slot, part.by) for part in (*recipe.select, recipe.advantage, recipe.objective)
-    ]
+    several = len(recipe.select) > 1
+    named_labels = [(f"select.{n}" if several else "select", select.by) for n, select in enumerate(recipe.select)]
+    named_labels += [(part.slot, part.by) for part in (recipe.advantage, recipe.objective)]
     if recipe.schedule is not None:
-        going_by.append(("schedule.curriculum", recipe.schedule.curriculum.by))
+        named_labels.append(("schedule.curriculum", recipe.schedule.curriculum.by))
     if recipe.alarm is not None:
-        going_by.append(("alarm", recipe.alarm.by))
-        _apart(recipe.alarm, labels)
-    for key, by in going_by:
-        if by not in (*labels, TOTAL):
-            raise ValueError(f"{key}.by: no reward is labelled {by!r}; there are {', '.join([*labels, TOTAL])}")
+        named_labels.append(("alarm", recipe.alarm.by))
+        _check_alarm_rewards(recipe.alarm, labels)
+    for key, label in named_labels:
+        if label not in (*labels, TOTAL):
+            raise ValueError(f"{key}.by: no reward is labelled {label!r}; there are {', '.join([*labels, TOTAL])}")
 
 
 def _made_of_others(rewards: Sequence[Reward]) -> None:
@@ -134,7 +134,7 @@ def _made_of_others(rewards: Sequence[Reward]) -> None:
             )
 
 
-def _apart(alarm: AlarmSettings, labels: Sequence[str]) -> None:
+def _check_alarm_rewards(alarm: AlarmSettings, labels: Sequence[str]) -> None:
     """Check that the proxy and the truth of an alarm are two different rewards of the recipe."""
     for key, label in (("proxy", alarm.proxy), ("truth", alarm.truth)):
         if label is not None and label not in labels:
@@ -178,38 +178,38 @@ def _divergence(recipe: Recipe) -> None:
 
 def _extras(recipe: Recipe) -> None:
     for place, part in _named(recipe):
-        asked = part.needs_extra
-        if asked is not None and asked not in recipe.rollouts.gives:
-            able = _having("rollouts", lambda rollouts, asked=asked: asked in rollouts.gives)  # type: ignore[misc]
+        extra = part.needs_extra
+        if extra is not None and extra not in recipe.rollouts.gives:
+            names = _parts_with("rollouts", lambda rollouts, extra=extra: extra in rollouts.gives)  # type: ignore[misc]
             raise ValueError(
-                f"{place} {part.name} needs {asked}, which rollouts {recipe.rollouts.name} does not give; "
-                f"set rollouts.name to {able}"
+                f"{place} {part.name} needs {extra}, which rollouts {recipe.rollouts.name} does not give; "
+                f"set rollouts.name to {names}"
             )
 
 
 def _companions(recipe: Recipe) -> None:
-    brought: dict[str, str] = {}
+    places: dict[str, str] = {}
     for place, part in _named(recipe):
         if not part.companion:
             continue
-        if part.companion in brought:
+        if part.companion in places:
             raise ValueError(
-                f"{brought[part.companion]} and {place} both bring a companion called {part.companion}, and the second "
+                f"{places[part.companion]} and {place} both bring a companion called {part.companion}, and the second "
                 "would overwrite the first; leave one of them out"
             )
-        brought[part.companion] = place
+        places[part.companion] = place
     needed = recipe.rollouts.needs_companion
-    if needed and needed not in brought:
-        able = _having("advantage", lambda advantage: advantage.companion == needed)
-        raise ValueError(f"rollouts {recipe.rollouts.name} needs a {needed}; set advantage.name to {able}")
+    if needed and needed not in places:
+        names = _parts_with("advantage", lambda advantage: advantage.companion == needed)
+        raise ValueError(f"rollouts {recipe.rollouts.name} needs a {needed}; set advantage.name to {names}")
 
 
 def _token_rewards(recipe: Recipe) -> None:
     if recipe.advantage.needs_token_rewards and not any(reward.by_token for reward in recipe.rewards):
-        able = _having("rewards", lambda reward: reward.by_token)
+        names = _parts_with("rewards", lambda reward: reward.by_token)
         raise ValueError(
             f"advantage {recipe.advantage.name} reads rewards token by token, but none of rewards gives them; "
-            f"add {able}"
+            f"add {names}"
         )
 
 
@@ -296,7 +296,7 @@ def _advice(recipe: Recipe) -> None:
     if start is not None and start.context and start.shows == "feedback" and recipe.rollouts.adviser is None:
         raise ValueError(
             f"warm_start.shows is feedback, but rollouts {recipe.rollouts.name} has no adviser; set rollouts.name "
-            f"to {_having('rollouts', lambda rollouts: rollouts.adviser is not None)}"
+            f"to {_parts_with('rollouts', lambda rollouts: rollouts.adviser is not None)}"
         )
 
 

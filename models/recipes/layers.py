@@ -109,9 +109,9 @@ def _extended(file: Path, base: Any) -> Path:
             f"{FOLDER}/, by its name"
         )
     try:
-        for beside in (file.parent / f"{base}.yaml", file.parent / base):
-            if beside.is_file() and beside.resolve() != file.resolve():
-                return beside
+        for neighbour in (file.parent / f"{base}.yaml", file.parent / base):
+            if neighbour.is_file() and neighbour.resolve() != file.resolve():
+                return neighbour
         return find_recipe(base)
     except (UserError, OSError) as error:
         raise UserError(f"{file}: extends: {error}") from None

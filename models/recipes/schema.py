@@ -265,7 +265,7 @@ class Recipe(Section):
     def largest_round(self) -> int:
         """Largest number of completions in one round."""
         rollouts = self.slots.rollouts
-        return rollouts.prompts * rollouts.largest_group()
+        return rollouts.groups_in_round() * rollouts.largest_group()
 
     @property
     def open_ended(self) -> bool:

@@ -37,15 +37,19 @@ def recipe_of(settings: FrozenSettings, recipe: Recipe, role: Role) -> Recipe:
     """
     key = f"{KEYS[role]}.recipe"
     assert settings.recipe is not None, "a recipe makes the model"
-    made: Recipe = load_recipe(settings.recipe, settings.set)
-    if made.teacher is not None or frozen_models(made):
-        whom = "a teacher" if made.teacher is not None else "a judge"
-        raise UserError(f"{key}: {made.name} has {whom} itself; run it first, and give its policy's folder as path")
+    source_recipe: Recipe = load_recipe(settings.recipe, settings.set)
+    if source_recipe.teacher is not None or frozen_models(source_recipe):
+        frozen_model = "a teacher" if source_recipe.teacher is not None else "a judge"
+        raise UserError(
+            f"{key}: {source_recipe.name} has {frozen_model} itself; run it first, and give its policy's folder as path"
+        )
     if role == "judge":
-        return made
-    if (made.data, made.validation) != (recipe.data, recipe.validation):
-        raise UserError(f"{key}: {made.name} has other data than {recipe.name}; give its policy's folder as path")
-    ids, theirs = ((each.policy.base, each.policy.tokenizer) for each in (recipe, made))
-    if ids[0] is None and ids != theirs:
-        raise UserError(f"{key}: {made.name} has another tokenizer than {recipe.name}")
-    return made
+        return source_recipe
+    if (source_recipe.data, source_recipe.validation) != (recipe.data, recipe.validation):
+        raise UserError(
+            f"{key}: {source_recipe.name} has other data than {recipe.name}; give its policy's folder as path"
+        )
+    own_settings, source_settings = ((each.policy.base, each.policy.tokenizer) for each in (recipe, source_recipe))
+    if own_settings[0] is None and own_settings != source_settings:
+        raise UserError(f"{key}: {source_recipe.name} has another tokenizer than {recipe.name}")
+    return source_recipe

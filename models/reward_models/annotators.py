@@ -132,15 +132,15 @@ def nearest_groups(margins: Tensor, annotators: NDArray[np.int64]) -> NDArray[np
     An empty group gets one annotator, so that it has pairs to learn from. It is the one with the smallest loss in
     likelihood among those whose group has other members.
     """
-    known = likelihoods(margins, annotators)
-    groups = known.argmax(0).numpy().astype(np.int64)
-    for empty in range(len(known)):
-        sizes = np.bincount(groups, minlength=len(known))
+    log_likelihoods = likelihoods(margins, annotators)
+    groups = log_likelihoods.argmax(0).numpy().astype(np.int64)
+    for empty in range(len(log_likelihoods)):
+        sizes = np.bincount(groups, minlength=len(log_likelihoods))
         spare = sizes[groups] > 1
         if sizes[empty] or not spare.any():
             continue
-        behind = (known[empty] - known.max(0).values).numpy()
-        groups[int(np.argmax(np.where(spare, behind, -np.inf)))] = empty
+        likelihood_changes = (log_likelihoods[empty] - log_likelihoods.max(0).values).numpy()
+        groups[int(np.argmax(np.where(spare, likelihood_changes, -np.inf)))] = empty
     return groups
 
 

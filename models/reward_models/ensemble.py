@@ -28,7 +28,7 @@ from torch import Tensor
 
 from models.base.atomic_write import write_file
 from models.base.errors import UserError
-from models.reward_models.beside import read_settings_file
+from models.reward_models.settings_file import read_settings_file
 
 FILE = "ensemble.json"
 Rule = Literal["mean", "worst", "uncertainty"]

@@ -54,14 +54,14 @@ class GapRows(Sequence[Pair]):
 
     def __init__(
         self,
-        behind_rejected: TokenRows,
-        behind_chosen: TokenRows,
+        after_rejected: TokenRows,
+        after_chosen: TokenRows,
         chosen: TokenRows,
         rejected: TokenRows,
         *,
         anchor: float,
     ) -> None:
-        self._contexts, self._answers, self._anchor = (behind_rejected, behind_chosen), (chosen, rejected), anchor
+        self._contexts, self._answers, self._anchor = (after_rejected, after_chosen), (chosen, rejected), anchor
 
     def __len__(self) -> int:
         return 2 * len(self._answers[0])

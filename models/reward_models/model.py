@@ -124,7 +124,7 @@ def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
     check_model_folder(folder)
     if trust_remote_code:
         check_classifier_code(folder)
-    said = transformers_logging.get_verbosity()
+    verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.ERROR)  # the new head is intended, and must not warn the user
     try:
         with torch.random.fork_rng(devices=[]):
@@ -142,7 +142,7 @@ def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
             f"{folder}: cannot be opened as a reward model ({str(error).strip().splitlines()[0]})"
         ) from None
     finally:
-        transformers_logging.set_verbosity(said)
+        transformers_logging.set_verbosity(verbosity)
     if not hasattr(model, "score"):
         raise UserError(f"{folder}: a {model.config.model_type} model has no score head to learn a reward with")
     for values in model.parameters():

@@ -30,8 +30,8 @@ from torch import Tensor
 from models.base.atomic_write import write_file
 from models.base.errors import UserError
 from models.learner.packing import Sequences
-from models.reward_models.beside import read_settings_file
 from models.reward_models.fit import Pair
+from models.reward_models.settings_file import read_settings_file
 
 FILE = "principles.json"
 Rule = Literal["given", "shorter", "longer"]

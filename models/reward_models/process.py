@@ -27,9 +27,9 @@ from models.learner.packing import Sequences, packed_row
 from models.learner.rows import from_every_rank, rows_of
 from models.learner.whole_weights import with_whole_weights
 from models.method.steps import MARKS, pieces_of, step_ends
-from models.reward_models.beside import read_settings_file
 from models.reward_models.model import scores_of
 from models.reward_models.scoring import checked_lengths
+from models.reward_models.settings_file import read_settings_file
 from models.text.encoding import Codec
 
 if TYPE_CHECKING:

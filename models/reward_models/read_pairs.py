@@ -51,28 +51,28 @@ def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
 
     Both are without a prompt.
     """
-    made, original = (codec.rows_of_completions(table.column(name)) for name in ("completion", "prompt"))
+    completions, prompts = (codec.rows_of_completions(table.column(name)) for name in ("completion", "prompt"))
     sound = np.array([flaw in ("", SOUND) for some in table.column("flaw") for flaw in some])
-    fitting = np.flatnonzero(sound & (1 + np.maximum(made.lengths, original.lengths) <= longest))
+    fitting = np.flatnonzero(sound & (1 + np.maximum(completions.lengths, prompts.lengths) <= longest))
     before = rows_in_memory([bare_prompts(len(fitting), codec.end)])
-    return PairRows(before, made.take(fitting), original.take(fitting)).held()
+    return PairRows(before, completions.take(fitting), prompts.take(fitting)).held()
 
 
 def _gaps(table: RowTable, codec: Codec, longest: int, gap: GapSettings) -> tuple[Sequence[Pair], list[str]]:
     """Return preferences after either of their completions, and the kind of flaw of each."""
 
-    def behind(column: str) -> TokenRows:
+    def context_rows(column: str) -> TokenRows:
         def context(row: Row) -> str:
             return in_context(gap.context, str(row["prompt"]), str(row[column]), "")
 
         return codec.rows_of_prompts(Texts(table, (context,)), table.systems())
 
-    contexts = [behind(column) for column in ("rejected", "chosen")]
+    contexts = [context_rows(column) for column in ("rejected", "chosen")]
     answers = [codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected")]
     most = np.maximum(*(rows.lengths for rows in contexts)) + np.maximum(*(rows.lengths for rows in answers))
     fitting = np.flatnonzero(most <= longest)
     flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
     pairs = GapRows(*(rows.take(fitting) for rows in (*contexts, *answers)), anchor=gap.anchor)
     tokens = sum(int(rows.lengths[fitting].sum()) for rows in (*contexts, *answers, *answers))
-    held = list(pairs) if few(len(pairs), tokens) else pairs
-    return held, [flaws[row] for row in fitting.tolist() for _ in range(2)]
+    selected = list(pairs) if few(len(pairs), tokens) else pairs
+    return selected, [flaws[row] for row in fitting.tolist() for _ in range(2)]

@@ -80,25 +80,27 @@ class LabellingTools:
 
     def solutions(self, problems: Sequence[Problem]) -> list[Solution]:
         """Sample `sampling.samples` solutions of each problem from the policy, [problems * samples]."""
-        asked = [problem for problem in problems for _ in range(self.sampling.samples)]
+        repeated = [problem for problem in problems for _ in range(self.sampling.samples)]
         seed = seed_of(self.seed, "solutions")
-        made = self.engine.each(
+        completions = self.engine.complete(
             requests_of([problem.tokens for problem in problems], self.sampling, seed), self.sampling
         )
-        return self.read(asked, [each.tokens for each in made], [each.finished for each in made])
+        return self.read(repeated, [each.tokens for each in completions], [each.finished for each in completions])
 
     def read(
         self, problems: Sequence[Problem], completions: Sequence[tuple[int, ...]], finished: Sequence[bool]
     ) -> list[Solution]:
         """Cut completions of problems into steps and verify them, [completions]; empty ones are left out."""
         kept = [place for place, ids in enumerate(completions) if ids]
-        rows, asked = [completions[place] for place in kept], [problems[place] for place in kept]
+        rows, kept_problems = [completions[place] for place in kept], [problems[place] for place in kept]
         ended = [finished[place] for place in kept]
-        texts, right = self.judged(asked, rows, ended)
+        texts, right = self.judged(kept_problems, rows, ended)
         pieces = pieces_of(self.codec, rows)
         return [
-            Solution(problem, ids, step_ends(said, self.marks), text, whole, sound)
-            for problem, ids, said, text, whole, sound in zip(asked, rows, pieces, texts, ended, right, strict=True)
+            Solution(problem, ids, step_ends(token_texts, self.marks), text, whole, sound)
+            for problem, ids, token_texts, text, whole, sound in zip(
+                kept_problems, rows, pieces, texts, ended, right, strict=True
+            )
         ]
 
     def judged(
@@ -109,17 +111,19 @@ class LabellingTools:
         attempts = [Attempt(*of) for of in zip(problems, texts, finished, strict=True)]
         return texts, [bool(sound) for sound in self.verify(attempts)]
 
-    def goes_on(self, prompts: Sequence[Sequence[int]], budgets: Sequence[int], count: int) -> list[list[Generated]]:
+    def continuations(
+        self, prompts: Sequence[Sequence[int]], budgets: Sequence[int], count: int
+    ) -> list[list[Generated]]:
         """Sample `count` continuations of each prompt, of at most `budgets` tokens, [prompts][count].
 
         The continuations of a prompt depend only on its tokens and the seed.
         """
-        asks = []
+        requests = []
         for prompt, budget in zip(prompts, budgets, strict=True):
             own = seed_of(self.seed, f"from {' '.join(map(str, prompt))}")
-            asks += [CompletionRequest(prompt, completion_seed(own, 0, number), budget) for number in range(count)]
-        made = self.engine.each(asks, self.sampling)
-        return [made[at : at + count] for at in range(0, len(made), count)]
+            requests += [CompletionRequest(prompt, completion_seed(own, 0, number), budget) for number in range(count)]
+        completions = self.engine.complete(requests, self.sampling)
+        return [completions[at : at + count] for at in range(0, len(completions), count)]
 
 
 class Labels(Part):

@@ -26,12 +26,12 @@ def step_accuracy(values: Sequence[Sequence[float]], labels: Sequence[Sequence[f
         values: of each solution's steps, [solutions] of [steps].
         labels: of the same steps, NaN if not known.
     """
-    said, truth = (np.array([value for row in rows for value in row], dtype=np.float64) for rows in (values, labels))
-    said, truth = said[~np.isnan(truth)], truth[~np.isnan(truth)] > 0.5
+    scores, truth = (np.array([value for row in rows for value in row], dtype=np.float64) for rows in (values, labels))
+    scores, truth = scores[~np.isnan(truth)], truth[~np.isnan(truth)] > 0.5
     good, bad = int(truth.sum()), int((~truth).sum())
     if not good or not bad:
         return float("nan")
-    ranks = rankdata(said)
+    ranks = rankdata(scores)
     return float((ranks[truth].sum() - good * (good + 1) / 2) / (good * bad))
 
 
@@ -41,10 +41,10 @@ def right_of_values(values: Sequence[Sequence[float]], labels: Sequence[Sequence
     The mean has an interval; None if no step has a label.
     """
     rows = []
-    for said, truth in zip(values, labels, strict=True):
+    for scores, truth in zip(values, labels, strict=True):
         known = ~np.isnan(np.asarray(truth, dtype=np.float64))
         if known.any():
-            alike: NDArray[np.bool_] = (np.asarray(said) > 0.5) == (np.asarray(truth) > 0.5)
+            alike: NDArray[np.bool_] = (np.asarray(scores) > 0.5) == (np.asarray(truth) > 0.5)
             rows.append(float(alike[known].mean()))
     return bootstrap_mean(np.array(rows)) if rows else None
 
@@ -74,12 +74,12 @@ def first_errors(values: Sequence[Sequence[float]], labels: Sequence[Sequence[fl
         values: of each solution's steps, [solutions] of [steps].
         labels: of the same steps, NaN if not known.
     """
-    named: dict[bool, list[bool]] = {True: [], False: []}
-    for said, truth in zip(values, labels, strict=True):
+    tally: dict[bool, list[bool]] = {True: [], False: []}
+    for scores, truth in zip(values, labels, strict=True):
         place = _first_wrong(truth)
         if len(truth) and not any(map(math.isnan, truth[: place + 1])):
-            named[place < len(truth)].append(_first_wrong(said) == place)
-    return FirstErrors(*(sum(hits) / len(hits) if hits else math.nan for hits in (named[True], named[False])))
+            tally[place < len(truth)].append(_first_wrong(scores) == place)
+    return FirstErrors(*(sum(hits) / len(hits) if hits else math.nan for hits in (tally[True], tally[False])))
 
 
 def _first_wrong(values: Sequence[float]) -> int:

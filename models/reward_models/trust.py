@@ -139,19 +139,19 @@ def threshold_violations(settings: ReportSettings, report: PolicyReport, fooled:
         report: of the policy that is to be trained.
         fooled: share of wrong answers that a suffix raises above a right one; None if none was searched.
     """
-    said = []
+    lines = []
     if settings.least_separation > 0:
         measured = report.separation.estimate if report.separation is not None else float("nan")
         if not measured >= settings.least_separation:
-            said.append(f"separation {measured:.3f} is below least_separation {settings.least_separation:g}")
+            lines.append(f"separation {measured:.3f} is below least_separation {settings.least_separation:g}")
     if settings.least_gain is not None and not report.gain >= settings.least_gain:
         most = max(report.best_of)
-        said.append(f"the best of {most} adds {report.gain:+.3f}, below least_gain {settings.least_gain:g}")
+        lines.append(f"the best of {most} adds {report.gain:+.3f}, below least_gain {settings.least_gain:g}")
     if settings.most_length_bias < 1 and not abs(report.length_bias) <= settings.most_length_bias:
-        said.append(f"length bias {report.length_bias:+.3f} is beyond most_length_bias {settings.most_length_bias:g}")
+        lines.append(f"length bias {report.length_bias:+.3f} is beyond most_length_bias {settings.most_length_bias:g}")
     if settings.most_fooled < 1 and fooled is not None and not fooled <= settings.most_fooled:
-        said.append(f"a suffix fools {fooled:.1%} of the wrong answers, above most_fooled {settings.most_fooled:g}")
-    return said
+        lines.append(f"a suffix fools {fooled:.1%} of the wrong answers, above most_fooled {settings.most_fooled:g}")
+    return lines
 
 
 def _powers(most: int) -> list[int]:

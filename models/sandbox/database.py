@@ -64,29 +64,29 @@ class DatabaseAnswers:
     """Reason why the database cannot be made; empty: it can."""
 
 
-def ask(sandbox: Sandbox, asked: Mapping[str, Sequence[str]]) -> dict[str, DatabaseAnswers]:
+def ask(sandbox: Sandbox, queries_of: Mapping[str, Sequence[str]]) -> dict[str, DatabaseAnswers]:
     """Run the queries of each database.
 
     Args:
         sandbox: where they run.
-        asked: queries by database, which is given by the statements that make it.
+        queries_of: queries by database, which is given by the statements that make it.
 
     Raises:
         UserError: this machine has too few layers to hold them, and that is not accepted.
     """
     runs = [
         (database, tuple(queries[first : first + TOGETHER]))
-        for database, queries in asked.items()
+        for database, queries in queries_of.items()
         for first in range(0, max(1, len(queries)), TOGETHER)
     ]
     answers: dict[str, DatabaseAnswers] = {}
     for (database, queries), answer in zip(runs, _run(sandbox, runs), strict=True):
         if answer is None and len(queries) > 1:
-            alone = _run(sandbox, [(database, (query,)) for query in queries])
+            outputs = _run(sandbox, [(database, (query,)) for query in queries])
         else:
-            alone = [answer]
-        for each in alone:
-            part = _answered(each, len(queries) // len(alone))
+            outputs = [answer]
+        for output in outputs:
+            part = _answers_of(output, len(queries) // len(outputs))
             before = answers.get(database, DatabaseAnswers(frozenset(), ()))
             answers[database] = DatabaseAnswers(
                 before.names | part.names, before.results + part.results, before.broken or part.broken
@@ -105,15 +105,15 @@ def _script(database: str, queries: Sequence[str]) -> str:
     return f"{_INSIDE}\n\nmain({json.dumps(request)!r})\n"
 
 
-def _read(ran: Any) -> Mapping[str, Any] | None:
+def _read(result: Any) -> Mapping[str, Any] | None:
     try:
-        answer = json.loads(ran.output)
+        answer = json.loads(result.output)
     except ValueError:
         return None
     return answer if isinstance(answer, dict) else None
 
 
-def _answered(answer: Mapping[str, Any] | None, queries: int) -> DatabaseAnswers:
+def _answers_of(answer: Mapping[str, Any] | None, queries: int) -> DatabaseAnswers:
     if answer is None:
         return DatabaseAnswers(frozenset(), (QueryResult(why="it broke the database, or took too long"),) * queries)
     if "broken" in answer:
@@ -123,5 +123,5 @@ def _answered(answer: Mapping[str, Any] | None, queries: int) -> DatabaseAnswers
     return DatabaseAnswers(frozenset(answer["names"]), tuple(_result(each) for each in answer["results"]))
 
 
-def _result(given: Mapping[str, Any]) -> QueryResult:
-    return QueryResult(**{**given, "reads": frozenset(given["reads"])})
+def _result(fields: Mapping[str, Any]) -> QueryResult:
+    return QueryResult(**{**fields, "reads": frozenset(fields["reads"])})

@@ -62,8 +62,8 @@ class Layers:
             f"Landlock {self.landlock}" if self.landlock else "Landlock": self.landlock > 0,
             "seccomp": self.seccomp,
         }
-        on = ", ".join(name for name, there in named.items() if there) or "nothing"
-        off = ", ".join(name for name, there in named.items() if not there)
+        on = ", ".join(name for name, active in named.items() if active) or "nothing"
+        off = ", ".join(name for name, active in named.items() if not active)
         return f"{on} and limits of resources" + (f"; missing: {off}" if off else "")
 
 
@@ -133,13 +133,13 @@ def start(
     command = [_interpreter(), "-s", "-S", "-B", "-P", "-c", _BEGIN, code, text]
     if namespaces:
         command = [*_view(kind, settings), *command]
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as error_file:
         process = subprocess.Popen(
             command,
             pass_fds=passed,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=error_file,
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0"},
             start_new_session=True,
@@ -151,8 +151,8 @@ def start(
             answer = wire.receive(mine)
         except (EOFError, OSError, wire.Malformed):
             server.close()
-            said.seek(0)
-            lines = said.read().decode("utf-8", "replace").strip().splitlines()
+            error_file.seek(0)
+            lines = error_file.read().decode("utf-8", "replace").strip().splitlines()
             raise NotStarted(lines[-1] if lines else "it says nothing") from None
         mine.settimeout(None)
     server.layers = Layers(namespaces, int(answer["landlock"]), bool(answer["seccomp"]))

@@ -178,11 +178,11 @@ class Sandbox:
         Raises:
             UserError: this machine has too few layers, and that is not accepted.
         """
-        return self._side_by_side(self._judged, programs)
+        return self._side_by_side(self._judge_program, programs)
 
     def script(self, source: str) -> Ran:
         """Run a program as a script, with nothing on its standard input; raises as `judge` does."""
-        return self._ran({"kind": "script", "source": source})
+        return self._run_request({"kind": "script", "source": source})
 
     def scripts(self, sources: Sequence[str]) -> list[Ran]:
         """Run programs as `script` does, in parallel, [programs]; raises as `judge` does."""
@@ -199,7 +199,7 @@ class Sandbox:
             raise ValueError("only a sandbox for compilers runs commands")
         if wrong := [name for name in files if os.path.basename(name) != name or name in ("", ".", "..")]:
             raise ValueError(f"{wrong[0]!r} is not a plain file name")
-        return self._ran({"kind": "command", "words": list(words), "files": dict(files)})
+        return self._run_request({"kind": "command", "words": list(words), "files": dict(files)})
 
     def commands(self, runs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Ran]:
         """Run commands, each with its files, as `command` does, in parallel, [commands]; raises as `judge` does."""
@@ -221,7 +221,7 @@ class Sandbox:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _judged(self, program: Program) -> ProgramVerdict:
+    def _judge_program(self, program: Program) -> ProgramVerdict:
         limits = self.settings
         request = {
             "kind": "tests",
@@ -234,7 +234,7 @@ class Sandbox:
             "seconds_together": limits.seconds_together,
         }
         try:
-            answer = self._told(request, limits.seconds_together + 1)
+            answer = self._ask_worker(request, limits.seconds_together + 1)
         except wire.TooLong as error:
             return ProgramVerdict("failed", 0, 0, str(error))
         if answer is None:
@@ -252,17 +252,19 @@ class Sandbox:
         counts = int(answer.get("steps", 0)), int(answer.get("lines", 0))
         return ProgramVerdict(outcome, passed, cases, shortened(str(answer["why"]), 200), *counts)
 
-    def _ran(self, request: Mapping[str, Any]) -> Ran:
+    def _run_request(self, request: Mapping[str, Any]) -> Ran:
         seconds = self.settings.seconds
         try:
-            answer = self._told({**request, "seconds": seconds, "longest": self.settings.output_kb << 10}, seconds + 2)
+            answer = self._ask_worker(
+                {**request, "seconds": seconds, "longest": self.settings.output_kb << 10}, seconds + 2
+            )
         except wire.TooLong as error:
             return Ran("", str(error), None, False, False)
         if answer is None:
             return Ran("", "", None, False, True)
         return Ran(answer["output"], answer["errors"], answer["status"], answer["cut"], answer["late"])
 
-    def _told(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | None:
+    def _ask_worker(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | None:
         for attempt in range(2):
             with self._worker() as worker:
                 try:
@@ -286,12 +288,12 @@ class Sandbox:
                 worker.close()
                 worker = None
             worker = worker or self._start()
-            well = False
+            healthy = False
             try:
                 yield worker
-                well = worker.judges.control.fileno() >= 0
+                healthy = worker.judges.control.fileno() >= 0
             finally:
-                if well:
+                if healthy:
                     with self._lock:
                         self._idle.append(worker)
                 else:
@@ -299,28 +301,28 @@ class Sandbox:
 
     def _start(self) -> _Worker:
         kind: Kind = "compiler" if self.compilers else "program"
-        why = "not asked for"
+        reason = "not asked for"
         if self.namespaces:
             try:
-                return self._accepted(_Worker.start(kind, self.settings, namespaces=True), "")
+                return self._accept_worker(_Worker.start(kind, self.settings, namespaces=True), "")
             except NotStarted as error:
-                why = str(error)
+                reason = str(error)
         if self.compilers:
-            raise UserError(f"sandbox: compilers need namespaces, which cannot be had here ({shortened(why, 200)})")
+            raise UserError(f"sandbox: compilers need namespaces, which cannot be had here ({shortened(reason, 200)})")
         try:
-            return self._accepted(_Worker.start(kind, self.settings, namespaces=False), why)
+            return self._accept_worker(_Worker.start(kind, self.settings, namespaces=False), reason)
         except NotStarted as error:
             raise UserError(f"sandbox: its fork server does not start ({shortened(str(error), 200)})") from None
 
-    def _accepted(self, worker: _Worker, why: str) -> _Worker:
+    def _accept_worker(self, worker: _Worker, reason: str) -> _Worker:
         layers = worker.layers
         if not layers.enough and not self.settings.unprotected:
             worker.close()
             raise UserError(
-                f"sandbox: nothing here can hold a program: {layers.line} (namespaces: {shortened(why, 120)}); run "
+                f"sandbox: nothing here can hold a program: {layers.line} (namespaces: {shortened(reason, 120)}); run "
                 "where bubblewrap or Landlock works, or accept the risk with sandbox.unprotected: true"
             )
-        _tell(layers, why)
+        _log_layers(layers, reason)
         return worker
 
 
@@ -330,7 +332,7 @@ def _text(text: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _tell(layers: Layers, why: str) -> None:
+def _log_layers(layers: Layers, reason: str) -> None:
     """Log once for each process which layers hold programs; log an error if they do not suffice."""
     if not layers.enough:
         _LOG.error(
@@ -339,7 +341,7 @@ def _tell(layers: Layers, why: str) -> None:
             layers.line,
         )
     elif not layers.namespaces:
-        _LOG.warning("sandbox: no namespaces (%s): held by %s, without a scratch folder", why, layers.line)
+        _LOG.warning("sandbox: no namespaces (%s): held by %s, without a scratch folder", reason, layers.line)
     elif not (layers.landlock and layers.seccomp):
         _LOG.warning("sandbox: held by %s", layers.line)
 

@@ -46,65 +46,67 @@ class Strength:
     """Share of the reference's lines that they reach, in [0, 1]; zero if they do not pass."""
 
 
-Asked = tuple[Subject, str]
+TestedSubject = tuple[Subject, str]
 """A subject, and tests of it in Python."""
 
 
 @lru_cache(maxsize=2)
-def strengths(settings: SandboxSettings, asked: tuple[Asked, ...]) -> dict[Asked, Strength]:
+def strengths(settings: SandboxSettings, requests: tuple[TestedSubject, ...]) -> dict[TestedSubject, Strength]:
     """Run tests on their references and return the results.
 
     The cache serves parts of a recipe that need the same results in a round.
 
     Args:
         settings: limits of a run of tests.
-        asked: different subjects and tests.
+        requests: different subjects and tests.
 
     Raises:
         UserError: this machine cannot hold a program.
     """
-    seen = {each: Strength(parses=_parses(each[1])) for each in asked}
-    plain = [each for each in asked if seen[each].parses and is_plain(each[1])]
+    results = {each: Strength(parses=_parses(each[1])) for each in requests}
+    plain = [each for each in requests if results[each].parses and is_plain(each[1])]
     verdicts = shared_sandbox(settings).judge([_reference(*each) for each in plain])
     for each, verdict in zip(plain, verdicts, strict=True):
         passes = verdict.outcome == "passed"
         covered = min(1.0, verdict.lines / max(1, _lines(each[0].reference))) if passes else 0.0
-        seen[each] = Strength(True, passes or verdict.outcome == "partly", passes, covered)
-    return seen
+        results[each] = Strength(True, passes or verdict.outcome == "partly", passes, covered)
+    return results
 
 
 @lru_cache(maxsize=2)
-def kills(settings: SandboxSettings, mutants: int, asked: tuple[Asked, ...]) -> dict[Asked, float]:
+def kills(settings: SandboxSettings, mutants: int, requests: tuple[TestedSubject, ...]) -> dict[TestedSubject, float]:
     """Return the share of the mutants that fail the tests, in [0, 1]; zero if the reference fails too or none exist.
 
     Args:
         settings: as of `strengths`.
         mutants: largest number of mutants of a reference.
-        asked: likewise.
+        requests: likewise.
 
     Raises:
         UserError: this machine cannot hold a program.
     """
-    seen = strengths(settings, asked)
-    passing = [each for each in asked if seen[each].passes]
-    standing = {subject: _visible(settings, mutants, subject) for subject in dict.fromkeys(each[0] for each in passing)}
-    runs = [(subject, tests, mutant) for subject, tests in passing for mutant in standing[subject]]
+    results = strengths(settings, requests)
+    passing = [each for each in requests if results[each].passes]
+    visible = {
+        subject: _visible_mutants(settings, mutants, subject) for subject in dict.fromkeys(each[0] for each in passing)
+    }
+    runs = [(subject, tests, mutant) for subject, tests in passing for mutant in visible[subject]]
     killed = _killed(shared_sandbox(settings), runs)
-    shares = dict.fromkeys(asked, 0.0)
+    shares = dict.fromkeys(requests, 0.0)
     for subject, tests in passing:
-        dead = sum((subject, tests, mutant) in killed for mutant in standing[subject])
-        shares[subject, tests] = dead / max(1, len(standing[subject]))
+        killed_count = sum((subject, tests, mutant) in killed for mutant in visible[subject])
+        shares[subject, tests] = killed_count / max(1, len(visible[subject]))
     return shares
 
 
 @lru_cache(maxsize=65536)
-def _visible(settings: SandboxSettings, mutants: int, subject: Subject) -> tuple[str, ...]:
+def _visible_mutants(settings: SandboxSettings, mutants: int, subject: Subject) -> tuple[str, ...]:
     """Return the mutants that fail the problem's own tests; all mutants if it has no tests, or they fail none."""
-    made = mutants_of(subject.reference, mutants)
+    sources = mutants_of(subject.reference, mutants)
     if not subject.tests.strip():
-        return made
-    killed = _killed(shared_sandbox(settings), [(subject, subject.tests, mutant) for mutant in made])
-    return tuple(mutant for mutant in made if (subject, subject.tests, mutant) in killed) or made
+        return sources
+    killed = _killed(shared_sandbox(settings), [(subject, subject.tests, mutant) for mutant in sources])
+    return tuple(mutant for mutant in sources if (subject, subject.tests, mutant) in killed) or sources
 
 
 Run = tuple[Subject, str, str]

@@ -23,7 +23,7 @@ from models.text.encoding import Codec
 Role = Literal["user", "tool"]
 """Role of the text that the policy reads between its turns, as chat templates name it."""
 
-_ASKED, _HEARD = ("q7f3a9cq", "qd20b5eq"), ("q5e1c07q", "q93fa66q")
+_QUESTIONS, _MESSAGES = ("q7f3a9cq", "qd20b5eq"), ("q5e1c07q", "q93fa66q")
 _REPLIES = ("qb81d2eq", "q0c4e9aq")
 _THOUGHT = "<think>\nq6a1f3dq\n</think>\n\n"
 
@@ -35,13 +35,13 @@ class Bridge:
     codec: Codec
     before: str
     """Text between the end of the policy's turn and the environment's words."""
-    behind: str
+    after: str
     """Text after them, up to the beginning of the policy's next turn."""
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids between a finished turn and the next, for each text, [texts] lists."""
         ends = self.codec.ends
-        rows = self.codec.inside([f"{self.before}{text}{self.behind}" for text in texts])
+        rows = self.codec.inside([f"{self.before}{text}{self.after}" for text in texts])
         return [row[1:] if row and row[0] in ends else row for row in rows]  # the turn already has its end token
 
 
@@ -57,18 +57,18 @@ def bridge_of(codec: Codec, role: Role = "user") -> Bridge:
     """
     if not codec.chat:
         return Bridge(codec, "\n", "\n")
-    written = _between(codec, role)
-    if isinstance(written, str):
+    texts = _between(codec, role)
+    if isinstance(texts, str):
         raise UserError(
-            f"policy.chat: the chat template cannot be continued turn by turn, which rollouts episodes needs: {written}"
+            f"policy.chat: the chat template cannot be continued turn by turn, which rollouts episodes needs: {texts}"
         )
-    return Bridge(codec, *written)
+    return Bridge(codec, *texts)
 
 
 def why_not(codec: Codec, role: Role = "user") -> str:
     """Return the reason why a chat template cannot be continued turn by turn; empty if it can."""
-    written = _between(codec, role)
-    return written if isinstance(written, str) else ""
+    texts = _between(codec, role)
+    return texts if isinstance(texts, str) else ""
 
 
 def _between(codec: Codec, role: Role) -> tuple[str, str] | str:
@@ -86,30 +86,30 @@ def _between(codec: Codec, role: Role) -> tuple[str, str] | str:
 
 
 def _probe(codec: Codec, role: Role) -> tuple[str, str] | str:
-    def render(*said: str, asks: bool = True) -> str:
-        roles = ["user", *["assistant", role] * len(said)]
-        return codec.template.render(list(zip(roles, said, strict=False)), asks=asks)
+    def render(*messages: str, asks: bool = True) -> str:
+        roles = ["user", *["assistant", role] * len(messages)]
+        return codec.template.render(list(zip(roles, messages, strict=False)), asks=asks)
 
-    seen: list[tuple[str, str, str]] = []
-    for asked, heard, reply in zip(_ASKED, _HEARD, _REPLIES, strict=True):
-        whole = render(asked, reply, heard)
-        head, behind_reply = whole.partition(reply)[::2]
-        if whole.count(heard) != 1 or whole.count(reply) != 1:
+    probes: list[tuple[str, str, str]] = []
+    for question, message, reply in zip(_QUESTIONS, _MESSAGES, _REPLIES, strict=True):
+        whole = render(question, reply, message)
+        head, after_reply = whole.partition(reply)[::2]
+        if whole.count(message) != 1 or whole.count(reply) != 1:
             return f"it does not write what the role {role} says and what was replied before, once each"
-        if head not in (render(asked), render(asked, reply, asks=False).partition(reply)[0]):
+        if head not in (render(question), render(question, reply, asks=False).partition(reply)[0]):
             return "it rewrites a conversation when a message is added"
-        before, _, behind = behind_reply.partition(heard)
-        seen.append((head, before, behind))
-    if seen[0][1:] != seen[1][1:]:
+        before, _, after = after_reply.partition(message)
+        probes.append((head, before, after))
+    if probes[0][1:] != probes[1][1:]:
         return "what it writes between messages depends on their texts"
-    head, before, behind = seen[0]
-    longer = render(_ASKED[0], _REPLIES[0], _HEARD[0], _REPLIES[1], _HEARD[1])
-    begins, ends = f"{head}{_REPLIES[0]}{before}{_HEARD[0]}", f"{_REPLIES[1]}{before}{_HEARD[1]}{behind}"
+    head, before, after = probes[0]
+    longer = render(_QUESTIONS[0], _REPLIES[0], _MESSAGES[0], _REPLIES[1], _MESSAGES[1])
+    begins, ends = f"{head}{_REPLIES[0]}{before}{_MESSAGES[0]}", f"{_REPLIES[1]}{before}{_MESSAGES[1]}{after}"
     if not longer.startswith(begins) or not longer.endswith(ends):
         return "it rewrites a conversation when a second reply is added"
     ids = codec.inside([before])[0]
     if not ids or ids[0] not in codec.ends:
         return "it does not end a reply with a token that ends completions"
-    if _THOUGHT not in render(_ASKED[0], _THOUGHT + _REPLIES[0], _HEARD[0]):
+    if _THOUGHT not in render(_QUESTIONS[0], _THOUGHT + _REPLIES[0], _MESSAGES[0]):
         return "it drops the thoughts of earlier replies"
-    return before, behind
+    return before, after

@@ -29,12 +29,12 @@ _PROBES = ("7", "4 + 5 =", " What is it?\n")
 """Texts for testing a template: white space at either end is part of a prompt."""
 
 
-def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
+def plain_template(tokenizer: PreTrainedTokenizerBase, suffix: str = "") -> str:
     """Build a chat template that renders one user message as a plain prompt and refuses all other chats.
 
     Args:
         tokenizer: the policy's tokenizer.
-        behind: text between every prompt and its completion.
+        suffix: text between every prompt and its completion.
 
     Raises:
         UserError: the tokenizer changes a text when it adds its special tokens.
@@ -52,7 +52,7 @@ def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
     return (
         "{% if messages | length != 1 or messages[0]['role'] != 'user' or tools %}"
         f"{{{{ raise_exception({json.dumps(_REFUSAL)}) }}}}{{% endif %}}"
-        f"{{{{ {json.dumps(first)} }}}}{{{{ messages[0]['content'] }}}}{{{{ {json.dumps(close + behind)} }}}}"
+        f"{{{{ {json.dumps(first)} }}}}{{{{ messages[0]['content'] }}}}{{{{ {json.dumps(close + suffix)} }}}}"
     )
 
 
@@ -62,7 +62,7 @@ def chat_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def write_plain_template(
-    folder: Path, after_prompt: Sequence[int], behind: str, *, trust_remote_code: bool = False
+    folder: Path, after_prompt: Sequence[int], suffix: str, *, trust_remote_code: bool = False
 ) -> bool:
     """Write a chat template into `folder` that gives a chat the ids of the plain prompts which the policy trained on.
 
@@ -71,7 +71,7 @@ def write_plain_template(
     Args:
         folder: a model folder, which is changed.
         after_prompt: ids between every prompt and its completion, [tokens].
-        behind: the same as text.
+        suffix: the same as text.
         trust_remote_code: run code of the model's own for its tokenizer.
 
     Returns:
@@ -82,7 +82,7 @@ def write_plain_template(
     _remove_templates(folder)
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     try:
-        template = plain_template(tokenizer, f" {behind}" if behind else "")
+        template = plain_template(tokenizer, f" {suffix}" if suffix else "")
     except UserError:
         return False
     (folder / TEMPLATE).write_text(template, encoding="utf-8")
@@ -98,9 +98,9 @@ def _renders_prompts(folder: Path, after_prompt: Sequence[int], trust_remote_cod
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     if not tokenizer.chat_template:
         return False
-    trained = [[*ids, *after_prompt] for ids in Codec(tokenizer).prompts(_PROBES)]
+    expected_ids = [[*ids, *after_prompt] for ids in Codec(tokenizer).prompts(_PROBES)]
     try:
-        return [chat_ids(tokenizer, text) for text in _PROBES] == trained
+        return [chat_ids(tokenizer, text) for text in _PROBES] == expected_ids
     except (TemplateError, ValueError, UserError):  # it needs more than one message, or has several names
         return False
 
@@ -113,6 +113,6 @@ def _remove_templates(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
     config = folder / "tokenizer_config.json"
     if config.is_file():
-        said = json.loads(config.read_text(encoding="utf-8"))
-        if said.pop("chat_template", None) is not None:
-            config.write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        if settings.pop("chat_template", None) is not None:
+            config.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -54,8 +54,8 @@ class Codec:
 
         It is the one of `ends` that the chat template writes after an answer, if any; otherwise the tokenizer's own.
         """
-        if self.chat and (written := self._end_of_answer()) is not None:
-            return written
+        if self.chat and (end_id := self._end_of_answer()) is not None:
+            return end_id
         own = self.tokenizer.eos_token_id
         return self.ends[0] if own is None else int(own)
 
@@ -128,7 +128,7 @@ class Codec:
         """Return the output of `prompts` for many texts, [texts]. They come in batches; the result is re-iterable."""
         if systems is None:
             return rows_in_memory(map(self.prompts, texts))
-        return rows_in_memory(self.prompts(*some) for some in zip(texts, systems, strict=True))
+        return rows_in_memory(self.prompts(*batch) for batch in zip(texts, systems, strict=True))
 
     def rows_of_completions(self, texts: Iterable[Sequence[str]]) -> TokenRows:
         """Return the output of `completions` for many texts; see `rows_of_prompts`."""
@@ -142,8 +142,8 @@ class Codec:
         rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
         if not rows:
             return []  # a tokenizer decodes an empty list to one empty text
-        written = [[token for token in ids if token not in self._unwritten] for ids in rows]
-        return list(self.tokenizer.batch_decode(written, skip_special_tokens=False))
+        text_ids = [[token for token in ids if token not in self._unwritten] for ids in rows]
+        return list(self.tokenizer.batch_decode(text_ids, skip_special_tokens=False))
 
     def inside(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of texts within a sequence, without added special tokens, [texts] lists."""
@@ -171,10 +171,10 @@ class Codec:
             return None
         answer = "7f3a9c"
         try:
-            behind = self.template.render([("user", "?"), ("assistant", answer)], asks=False).rpartition(answer)[2]
+            suffix = self.template.render([("user", "?"), ("assistant", answer)], asks=False).rpartition(answer)[2]
         except (TemplateError, UserError):  # a template that supports prompts only
             return None
-        (ids,) = self._ids([behind])
+        (ids,) = self._ids([suffix])
         return next((token for token in ids if token in self.ends), None)
 
     def _ids(self, texts: Sequence[str], *, as_it_begins: bool = False) -> list[list[int]]:

@@ -26,18 +26,18 @@ def all_of(end: Ends) -> tuple[int, ...]:
 def ends_of_model(model: PreTrainedModel) -> tuple[int, ...]:
     """Return the end ids in the configs of a loaded model; empty if it names none."""
     generation: Any = getattr(model, "generation_config", None)
-    named = getattr(generation, "eos_token_id", None)
-    return _ids(model.config.get_text_config().eos_token_id if named is None else named)
+    eos_token_id = getattr(generation, "eos_token_id", None)
+    return _ids(model.config.get_text_config().eos_token_id if eos_token_id is None else eos_token_id)
 
 
 def ends_of_folder(folder: Path) -> tuple[int, ...]:
     """Return the end ids in the configs of a model folder, without loading the model; empty if it names none."""
     for name in ("generation_config.json", "config.json"):
         file = folder / name
-        said: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        named = said.get("eos_token_id", said.get("text_config", {}).get("eos_token_id"))
-        if named is not None:
-            return _ids(named)
+        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        eos_token_id = config.get("eos_token_id", config.get("text_config", {}).get("eos_token_id"))
+        if eos_token_id is not None:
+            return _ids(eos_token_id)
     return ()
 
 
@@ -49,7 +49,7 @@ def name_ends(model: PreTrainedModel, ends: Collection[int]) -> None:
     generation.eos_token_id = next(iter(ends)) if len(ends) == 1 else list(ends)
 
 
-def _ids(named: int | list[int] | None) -> tuple[int, ...]:
-    if named is None:
+def _ids(eos_token_id: int | list[int] | None) -> tuple[int, ...]:
+    if eos_token_id is None:
         return ()
-    return all_of(named)
+    return all_of(eos_token_id)

@@ -43,8 +43,8 @@ class PromptForm:
             prompt: text of the prompt, which may contain the row's own system message.
             system: the row's own system message.
         """
-        asked = ("user", self._around(_without(system, prompt)))
-        return [("system", system), asked] if system else [asked]
+        user_message = ("user", self._around(_without(system, prompt)))
+        return [("system", system), user_message] if system else [user_message]
 
     def text(self, prompt: str, system: str = "") -> str:
         """Return the text of a prompt for a policy without a chat template, the row's own system message first."""
@@ -52,8 +52,8 @@ class PromptForm:
 
     def opened(self, messages: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         """Put the recipe's system message before a conversation, unless it begins with one."""
-        own = bool(messages) and messages[0][0] in ("system", "developer")
-        return messages if own or not self.system else [("system", self.system), *messages]
+        has_system = bool(messages) and messages[0][0] in ("system", "developer")
+        return messages if has_system or not self.system else [("system", self.system), *messages]
 
     def _around(self, prompt: str) -> str:
         head, _, tail = self.template.partition(PLACE)
@@ -69,11 +69,11 @@ def _without(system: str, prompt: str) -> str:
     return prompt.replace(f"{system}{BETWEEN}", "", 1) if system else prompt
 
 
-def in_context(context: str, prompt: str, tried: str, said: str) -> str:
+def in_context(context: str, prompt: str, attempt: str, feedback: str) -> str:
     """Fill in the context of a refinement: `{prompt}`, and `{shown}` by the attempt and its feedback.
 
     Inserted texts are not searched for placeholders.
     """
     head, _, tail = context.partition("{shown}")
-    shown = f"{tried} {said}".strip()
+    shown = f"{attempt} {feedback}".strip()
     return f"{head.replace('{prompt}', prompt)}{shown}{tail.replace('{prompt}', prompt)}"

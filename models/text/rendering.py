@@ -57,7 +57,7 @@ class ChatTemplate:
 
         for role in roles:
             try:
-                self.render([*((before, PROBE) for before in _BEFORE[role]), *_probed(role)])
+                self.render([*((before, PROBE) for before in _BEFORE[role]), *_probe_messages(role)])
             except (TemplateError, ValueError, TypeError, KeyError) as error:
                 reason = (str(error).splitlines() or [""])[0][:120]
                 raise UserError(
@@ -71,18 +71,18 @@ class ChatTemplate:
     def _takes_parts(self, role: str) -> bool:
         """Return whether the template takes a message of `role` as a list of parts; tested once."""
         if role not in self._parts:
-            self._parts[role] = self._try(role)
+            self._parts[role] = self._probe_parts(role)
         return self._parts[role]
 
-    def _try(self, role: str) -> bool:
+    def _probe_parts(self, role: str) -> bool:
         from jinja2 import TemplateError
 
-        before = [(each, "?", self._takes_parts(each)) for each in _BEFORE.get(role, ())]
-        behind = [("user", "?", self._takes_parts("user"))] if role in ("system", "developer") else []
+        before = [(earlier, "?", self._takes_parts(earlier)) for earlier in _BEFORE.get(role, ())]
+        after = [("user", "?", self._takes_parts("user"))] if role in ("system", "developer") else []
         refusal: Exception | None = None
         for parts in (False, True):
             try:
-                if PROBE in self._write([*before, (role, PROBE, parts), *behind], asks=role != "assistant"):
+                if PROBE in self._write([*before, (role, PROBE, parts), *after], asks=role != "assistant"):
                     return parts
             except (TemplateError, ValueError, TypeError, KeyError) as error:
                 refusal = refusal or error
@@ -101,5 +101,5 @@ class ChatTemplate:
         return str(self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=asks))
 
 
-def _probed(role: str) -> list[tuple[str, str]]:
+def _probe_messages(role: str) -> list[tuple[str, str]]:
     return [(role, PROBE), ("user", PROBE)] if role in ("system", "developer") else [(role, PROBE)]

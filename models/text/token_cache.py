@@ -66,11 +66,11 @@ class CachedCodec(Codec):
         if backend is None:
             return None
         plain = getattr(self.tokenizer, "split_special_tokens", False)
-        beside = [ENCODING, self.end, self.tokenizer.chat_template, plain]
+        settings = [ENCODING, self.end, self.tokenizer.chat_template, plain]
         import transformers
 
         versions = [type(self.tokenizer).__name__, tokenizers.__version__, transformers.__version__]
-        return _sha256(backend.to_str(), json.dumps([beside, versions]))
+        return _sha256(backend.to_str(), json.dumps([settings, versions]))
 
     def _kept(
         self,

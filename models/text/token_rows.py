@@ -110,7 +110,7 @@ def write_rows(file: Path, batches: Iterable[Sequence[Sequence[int]]]) -> None:
         UserError: the disk is full.
     """
     total, lengths = hashlib.sha256(), list[Numbers]()
-    with replace_file(file) as beside, beside.open("wb") as out:
+    with replace_file(file) as partial_file, partial_file.open("wb") as out:
         out.write(bytes(HEADER))
         for rows in batches:
             ids = _flat(rows).tobytes()

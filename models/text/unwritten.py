@@ -37,12 +37,12 @@ def ids_left_out_of_text(tokenizer: PreTrainedTokenizerBase, ends: Collection[in
     """
     special = {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
     vocabulary = tokenizer.get_vocab()
-    named = {str(token) for role in ROLES if (token := getattr(tokenizer, role, None)) is not None}
-    between = {token for token in _around_messages(tokenizer, special) if not _tag(token, special)}
+    role_tokens = {str(token) for role in ROLES if (token := getattr(tokenizer, role, None)) is not None}
+    chat_tokens = {token for token in _around_messages(tokenizer, special) if not _tag(token, special)}
     return frozenset(
-        {vocabulary[name] for name in named if name in vocabulary}
+        {vocabulary[name] for name in role_tokens if name in vocabulary}
         | {number for number in special.values() if number in ends}
-        | {special[token] for token in between}
+        | {special[token] for token in chat_tokens}
     )
 
 
@@ -54,19 +54,19 @@ def _around_messages(tokenizer: PreTrainedTokenizerBase, special: Collection[str
         return set()
     template = ChatTemplate(tokenizer)
     try:
-        said, asked = (template.render([("user", PROBE)], asks=asks) for asks in (False, True))
+        message_text, prompt_text = (template.render([("user", PROBE)], asks=asks) for asks in (False, True))
     except (TemplateError, ValueError, TypeError, KeyError, UserError):  # it is refused when a chat is rendered
         return set()
-    around = {token for token in special if token in said}
-    reply = asked.removeprefix(said)
+    around = {token for token in special if token in message_text}
+    reply = prompt_text.removeprefix(message_text)
     first = min((token for token in special if token in reply), key=reply.index, default=None)
     return around if first is None else {*around, first}
 
 
 def _tag(token: str, special: Collection[str]) -> bool:
     """Return whether a special token is one of a pair `<name>` and `</name>`."""
-    written = _TAG.fullmatch(token)
-    return written is not None and f"<{'' if written[1] else '/'}{written[2]}>" in special
+    match = _TAG.fullmatch(token)
+    return match is not None and f"<{'' if match[1] else '/'}{match[2]}>" in special
 
 
 def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: bool = False) -> None:
@@ -103,8 +103,8 @@ def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: b
 
 def _unmark(facts: dict[str, Any], tags: Collection[str]) -> None:
     """Remove the mark of special tokens from `tags` in the content of a tokenizer's file."""
-    known = [*facts.get("added_tokens", ()), *facts.get("added_tokens_decoder", {}).values()]
-    for token in known:
+    entries = [*facts.get("added_tokens", ()), *facts.get("added_tokens_decoder", {}).values()]
+    for token in entries:
         if token.get("content") in tags:
             token["special"] = False
     for key in ("additional_special_tokens", "extra_special_tokens"):

@@ -2,9 +2,9 @@
 
     seconds/generate   the engine generating; with `schedule.async` partly in parallel to `learn`
     seconds/score      rewards and selection
-    seconds/learn      advantage, forward, backward, optimiser
+    seconds/learn      metrics of the completions, advantage, forward, backward, optimiser
     seconds/hand_over  weights to the engine, the canary that checks them, the reference
-    seconds/log        computing and logging metrics (a round's numbers are logged in the next round's time)
+    seconds/log        samples, the alarm and logging (a round's numbers are logged in the next round's time)
     seconds/checkpoint copying the state, which is then written in the background
     seconds/hidden     with `schedule.async`: generation that cost no time, as the learner worked in parallel
     seconds/round      all of it: the stages together less the hidden time

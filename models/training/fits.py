@@ -115,7 +115,7 @@ def fit_demonstrations(
     trusted = fit.trust_remote_code
     model = load_causal_model(fit.start, torch.float32, trust_remote_code=trusted)
     model = with_adapter(model, fit.adapter, fit.seed) if fit.adapter else model
-    return _fitted(
+    return _fit_and_save(
         fit,
         model,
         lambda: load_causal_model(fit.start, torch.float32, trust_remote_code=trusted),
@@ -147,7 +147,7 @@ def fit_preferences(
     Raises:
         UserError: see `models.reward_models.fit.fit_reward_model`; on every rank alike.
     """
-    return _reward_model_fitted(fit, fit_and_score, ranks, watchers)
+    return _fit_from_policy(fit, fit_and_score, ranks, watchers)
 
 
 def fit_and_score(
@@ -173,7 +173,7 @@ def fit_steps(fit: ProcessFit, ranks: Ranks, open_engine: object, watchers: Watc
     Raises:
         UserError: see `models.reward_models.fit_process.fit_process_model`; on every rank alike.
     """
-    return _reward_model_fitted(fit, fit_and_value, ranks, watchers)
+    return _fit_from_policy(fit, fit_and_value, ranks, watchers)
 
 
 def fit_and_value(
@@ -187,47 +187,47 @@ def fit_and_value(
     fit_process_model(
         model, fit.solutions, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
     )
-    ends = [each.ends for each in fit.judged]
+    ends = [solution.ends for solution in fit.judged]
     budget = fit.settings.token_budget
     return step_values(model, sequences_of_solutions(fit.judged), ends, token_budget=budget, autocast=autocast)
 
 
-def _reward_model_fitted(
+def _fit_from_policy(
     fit: OfRewards,
-    measured: Callable[[PreTrainedModel, OfRewards, torch.dtype | None, Report], Measured],
+    fit_and_measure: Callable[[PreTrainedModel, OfRewards, torch.dtype | None, Report], Measured],
     ranks: Ranks,
     watchers: Watchers,
 ) -> Fitted[Measured]:
-    """Fit a reward model on the body of the policy that the fit starts from, by `measured`."""
-    plain = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
-    model = plain()
-    return _fitted(fit, model, plain, partial(measured, model, fit), ranks, watchers)
+    """Fit a reward model on the body of the policy that the fit starts from, by `fit_and_measure`."""
+    build_model = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
+    model = build_model()
+    return _fit_and_save(fit, model, build_model, partial(fit_and_measure, model, fit), ranks, watchers)
 
 
-def _fitted(
+def _fit_and_save(
     fit: _Fit,
     model: nn.Module,
-    plain: Callable[[], PreTrainedModel],
-    measured: Callable[[torch.dtype | None, Report], Measured],
+    build_model: Callable[[], PreTrainedModel],
+    fit_and_measure: Callable[[torch.dtype | None, Report], Measured],
     ranks: Ranks,
     watchers: Watchers,
 ) -> Fitted[Measured]:
     """Shard `model` over the ranks, fit it and write it.
 
     Args:
-        plain: see `models.policies.save_whole.save_whole`.
-        measured: fits the model, given the autocast dtype and the callback for the metrics of updates.
+        build_model: see `models.policies.save_whole.save_whole`.
+        fit_and_measure: fits the model, given the autocast dtype and the callback for the metrics of updates.
     """
     # the first rank measures, if the recipe leaves the precision open
     precision = ranks.from_first(lambda: chosen_precision(fit.precision, model, fit.precisions))
     shard(model, ranks)
-    known = measured(autocast_of(precision), _told(ranks, watchers))
+    measurements = fit_and_measure(autocast_of(precision), _report_of(ranks, watchers))
     tokenizer = load_tokenizer(fit.start, trust_remote_code=fit.trust_remote_code)
-    save_whole(model, plain, tokenizer, fit.result, ranks)
-    return Fitted(precision, known)
+    save_whole(model, build_model, tokenizer, fit.result, ranks)
+    return Fitted(precision, measurements)
 
 
-def _told(ranks: Ranks, watchers: Watchers) -> Report:
+def _report_of(ranks: Ranks, watchers: Watchers) -> Report:
     """Return the callback for the metrics of updates on this rank."""
     if not ranks.first:
         return lambda step, metrics: None

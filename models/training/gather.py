@@ -22,10 +22,10 @@ from torch import Tensor
 from models.base.seeds import seed_of
 from models.method.curriculum import further_prompts
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.scored import Scored
 from models.method.slots import Slots
-from models.method.world import World
 from models.training.meter import Meter
 from models.training.score import Scoring, failures_of
 
@@ -43,7 +43,7 @@ class RoundCompletions:
 
 
 def gather(
-    world: World,
+    resources: RunResources,
     slots: Slots,
     score: Scoring,
     problems: Sequence[Problem],
@@ -54,7 +54,7 @@ def gather(
     """Score and select `rollouts`, and those of further prompts while a selector requests it and no reward fails.
 
     Args:
-        world: with the round's own readings.
+        resources: with the round's own readings.
         slots: the parts.
         score: the run's rewards.
         problems: all that prompts can be drawn from.
@@ -65,31 +65,33 @@ def gather(
     Raises:
         UserError: a reward is not valid (`models.training.score`).
     """
-    most = max((select.refills for select in slots.select), default=0)
+    max_draws = max((select.refills for select in slots.select), default=0)
 
-    def scored_and_penalised(made: Sequence[Rollout]) -> Scored:
-        return world.truncated.penalised(score(world, made), slots.rollouts.max_tokens)
+    def score_and_penalise(batch: Sequence[Rollout]) -> Scored:
+        return resources.truncated.penalised(score(resources, batch), slots.rollouts.max_tokens)
 
-    scored = scored_and_penalised(rollouts)
-    chosen = _selected(slots, scored)
-    others = further_prompts(problems, [rollout.problem for rollout in rollouts], number, world.seed)
+    scored = score_and_penalise(rollouts)
+    chosen = _select_completions(slots, scored)
+    unused_problems = further_prompts(problems, [rollout.problem for rollout in rollouts], number, resources.seed)
     draws = 0
-    while draws < most and (missing := slots.rollouts.prompts - len(chosen.groups.unique())) > 0:
-        prompts = list(islice(others, missing))
+    while draws < max_draws and (missing := slots.rollouts.prompts - len(chosen.groups.unique())) > 0:
+        prompts = list(islice(unused_problems, missing))
         if not prompts or failures_of([scored.watched]):  # a reward that is unavailable leaves every prompt flat
             break
         draws += 1
         meter.lap("score")
-        apart = replace(world, seed=seed_of(world.seed, f"refill {number}", draws))
+        draw_resources = replace(resources, seed=seed_of(resources.seed, f"refill {number}", draws))
         first = 1 + max(rollout.group for rollout in scored.rollouts)
-        made = [replace(rollout, group=first + rollout.group) for rollout in slots.rollouts(apart, prompts, number)]
-        meter.generated(made)
-        more = scored_and_penalised(made)
-        scored, chosen = _joined(scored, more), _joined(chosen, _selected(slots, more))
+        batch = [
+            replace(rollout, group=first + rollout.group) for rollout in slots.rollouts(draw_resources, prompts, number)
+        ]
+        meter.generated(batch)
+        further_scored = score_and_penalise(batch)
+        scored, chosen = _joined(scored, further_scored), _joined(chosen, _select_completions(slots, further_scored))
     return RoundCompletions(scored, chosen, draws)
 
 
-def _selected(slots: Slots, scored: Scored) -> Scored:
+def _select_completions(slots: Slots, scored: Scored) -> Scored:
     for select in slots.select:
         scored = scored.take(select(scored))
     return scored
@@ -97,15 +99,15 @@ def _selected(slots: Slots, scored: Scored) -> Scored:
 
 def _joined(earlier: Scored, other: Scored) -> Scored:
     """Join the completions of both, one after the other; watched values are counts, as no reward has a companion."""
-    tokens: list[Tensor] | None = None
+    token_rewards: list[Tensor] | None = None
     if earlier.token_rewards is not None and other.token_rewards is not None:
-        tokens = [*earlier.token_rewards, *other.token_rewards]
+        token_rewards = [*earlier.token_rewards, *other.token_rewards]
     counts = dict.fromkeys((*earlier.watched, *other.watched))
     return Scored(
         [*earlier.rollouts, *other.rollouts],
         torch.cat([earlier.rewards, other.rewards]),
         {name: torch.cat([values, other.components[name]]) for name, values in earlier.components.items()},
         {name: earlier.watched.get(name, 0) + other.watched.get(name, 0) for name in counts},
-        tokens,
-        {name: [*said, *other.reasons.get(name, ())] for name, said in earlier.reasons.items()},
+        token_rewards,
+        {name: [*texts, *other.reasons.get(name, ())] for name, texts in earlier.reasons.items()},
     )

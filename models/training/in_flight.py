@@ -27,8 +27,8 @@ from models.base.seeds import completion_seed, round_seed, seed_of
 from models.engines.engine import CompletionRequest, Generated, Sampling
 from models.engines.pumps import BackgroundEngines
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
-from models.method.world import World
 from models.training.due import taken_in_time
 from models.training.meter import Meter
 from models.training.supply import Supply
@@ -44,14 +44,14 @@ class _Group:
     problem: Problem
     numbers: tuple[int, ...]
     """The numbers by which its completions are requested, [G]."""
-    made: dict[int, Generated] = field(default_factory=dict)
+    completions: dict[int, Generated] = field(default_factory=dict)
 
 
 class InFlight(Supply):
     """Supply of groups of completions that are generated while the policy changes.
 
     Args:
-        world: whose engine can serve; its learner's tally lists the open positions.
+        resources: whose engine can serve; its learner's tally lists the open positions.
         problem_at: the prompt of a position.
         prompts: groups of a round.
         sampling: how each prompt is answered.
@@ -66,7 +66,7 @@ class InFlight(Supply):
 
     def __init__(
         self,
-        world: World,
+        resources: RunResources,
         problem_at: Callable[[int], Problem],
         prompts: int,
         sampling: Sampling,
@@ -76,11 +76,11 @@ class InFlight(Supply):
         done: int,
         meter: Meter,
     ) -> None:
-        self._world, self._problem_at, self._meter = world, problem_at, meter
+        self._resources, self._problem_at, self._meter = resources, problem_at, meter
         self._prompts, self._sampling, self._rounds = prompts, sampling, rounds
         self._most, self._drops = most, drops
-        self._tally = world.learner.tally
-        self._pumps = BackgroundEngines(world.sampler(), sampling, meter.device)
+        self._tally = resources.learner.tally
+        self._pumps = BackgroundEngines(resources.sampler(), sampling, meter.device)
         if self._pumps.room < 1:
             raise UserError(
                 f"schedule.async is {most}, but this engine cannot go on with completions under new weights: set it to "
@@ -89,31 +89,33 @@ class InFlight(Supply):
         self._pumps.loaded(done)
         self._open: dict[int, _Group] = {}
         """Open groups by position."""
-        self._of: dict[int, _Group] = {}
+        self._group_of: dict[int, _Group] = {}
         """Groups by the number of each completion that has not ended."""
         self._ready: list[_Group] = []
         """Complete groups in the order in which they ended."""
         self._numbers = 0
         for position, attempt in self._tally.open:
-            self._ask(position, attempt)
-        self._asked = done * prompts + len(self._tally.open)
+            self._request_group(position, attempt)
+        self._next_position = done * prompts + len(self._tally.open)
 
     def take(self, number: int) -> tuple[list[Rollout], dict[str, float]]:
         """See `Supply.take`."""
-        while self._asked < min(number + 1 + self._most, self._rounds) * self._prompts:
-            self._ask(self._asked, 0)
-            self._asked += 1
-        begun = self._pumps.begun()  # before what has ended: what ends in between is known by either
+        while self._next_position < min(number + 1 + self._most, self._rounds) * self._prompts:
+            self._request_group(self._next_position, 0)
+            self._next_position += 1
+        start_versions = self._pumps.begun()  # before what has ended: what ends in between is known by either
         self._collect(wait=False)
-        due = {group: self._first_weights(group, begun, number) + self._most for group in self._open.values()}
-        dropped = self._drop([group for group, last in due.items() if last < number]) if self._drops else 0
-        while (taken := self._chosen(due, number)) is None:
+        last_rounds = {
+            group: self._first_weights(group, start_versions, number) + self._most for group in self._open.values()
+        }
+        dropped = self._drop([group for group, last in last_rounds.items() if last < number]) if self._drops else 0
+        while (chosen_groups := self._choose_groups(last_rounds, number)) is None:
             self._collect(wait=True)
-        self._ready = [group for group in self._ready if group not in taken]
-        for group in taken:
+        self._ready = [group for group in self._ready if group not in chosen_groups]
+        for group in chosen_groups:
             del self._open[group.position]
         self._tally.open = [(group.position, group.attempt) for group in self._open.values()]
-        rollouts = self._rollouts(taken)
+        rollouts = self._rollouts(chosen_groups)
         self._meter.generated(rollouts, self._pumps.worked())
         ages = torch.cat([ages_of(rollout, number) for rollout in rollouts])
         return rollouts, {
@@ -138,52 +140,54 @@ class InFlight(Supply):
     ) -> None:
         self._pumps.close()
 
-    def _ask(self, position: int, attempt: int) -> None:
+    def _request_group(self, position: int, attempt: int) -> None:
         """Request completions of the prompt at `position`; the first time with the seeds of a synchronous run."""
         number, place = divmod(position, self._prompts)
-        seed = round_seed(self._world.seed, number)
+        seed = round_seed(self._resources.seed, number)
         if attempt:
             seed = seed_of(seed, "requested again", attempt)
         problem = self._problem_at(position)
-        asks = {
+        requests = {
             self._numbers + member: CompletionRequest(
                 problem.tokens, completion_seed(seed, place, member), self._sampling.max_tokens
             )
             for member in range(self._sampling.samples)
         }
-        self._numbers += len(asks)
-        self._open[position] = group = _Group(position, attempt, problem, tuple(asks))
-        self._of |= dict.fromkeys(asks, group)
-        self._pumps.ask(asks)
+        self._numbers += len(requests)
+        self._open[position] = group = _Group(position, attempt, problem, tuple(requests))
+        self._group_of |= dict.fromkeys(requests, group)
+        self._pumps.request(requests)
 
     def _collect(self, wait: bool) -> None:
         """Record the completions that have ended."""
         for ended in self._pumps.ended(wait):
-            group = self._of.pop(ended.number)
-            group.made[ended.number] = ended.made
-            if len(group.made) == len(group.numbers):
+            group = self._group_of.pop(ended.number)
+            group.completions[ended.number] = ended.generated
+            if len(group.completions) == len(group.numbers):
                 self._ready.append(group)
 
-    def _first_weights(self, group: _Group, begun: Mapping[int, int], now: int) -> int:
+    def _first_weights(self, group: _Group, start_versions: Mapping[int, int], now: int) -> int:
         """Return the oldest weights that a token of the group was drawn by, or will have been.
 
         Args:
-            begun: by number, the weights that each completion under way began with.
+            start_versions: by number, the weights that each completion under way began with.
             now: the earliest weights that a completion that has not begun can begin with.
         """
-        ended = {number: made.versions[0][1] for number, made in group.made.items()}
-        first = {**begun, **ended}
-        return min(first.get(number, now) for number in group.numbers)
+        ended_versions = {number: completion.versions[0][1] for number, completion in group.completions.items()}
+        first_versions = {**start_versions, **ended_versions}
+        return min(first_versions.get(number, now) for number in group.numbers)
 
-    def _chosen(self, due: Mapping[_Group, int], number: int) -> list[_Group] | None:
+    def _choose_groups(self, last_rounds: Mapping[_Group, int], number: int) -> list[_Group] | None:
         """Return the groups that round `number` trains on; None: others have to end first.
 
         Args:
-            due: the last round that may train on each group that is open.
+            last_rounds: the last round that may train on each group that is open.
         """
         if self._drops:
             return self._ready[: self._prompts] if len(self._ready) >= self._prompts else None
-        places = taken_in_time([due[group] for group in self._ready], list(due.values()), number, self._prompts)
+        places = taken_in_time(
+            [last_rounds[group] for group in self._ready], list(last_rounds.values()), number, self._prompts
+        )
         return None if places is None else [self._ready[place] for place in places]
 
     def _drop(self, old: Sequence[_Group]) -> int:
@@ -191,17 +195,19 @@ class InFlight(Supply):
         for group in old:
             self._pumps.drop(group.numbers)
             for number in group.numbers:
-                self._of.pop(number, None)
-            self._ask(group.position, group.attempt + 1)
+                self._group_of.pop(number, None)
+            self._request_group(group.position, group.attempt + 1)
         self._ready = [group for group in self._ready if group not in old]
         return len(old)
 
     def _rollouts(self, groups: Sequence[_Group]) -> list[Rollout]:
         """Return the groups' completions, those of one prompt next to each other, [groups * G]."""
-        made = [
-            (place, group.problem, group.made[name]) for place, group in enumerate(groups) for name in group.numbers
+        completions = [
+            (place, group.problem, group.completions[name])
+            for place, group in enumerate(groups)
+            for name in group.numbers
         ]
-        texts = self._world.codec.text([generated.tokens for _, _, generated in made])
+        texts = self._resources.codec.text([generated.tokens for _, _, generated in completions])
         return [
             Rollout(
                 problem,
@@ -212,7 +218,7 @@ class InFlight(Supply):
                 generated.finished,
                 source=RolloutSource(versions=generated.versions),
             )
-            for (place, problem, generated), text in zip(made, texts, strict=True)
+            for (place, problem, generated), text in zip(completions, texts, strict=True)
         ]
 
 

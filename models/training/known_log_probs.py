@@ -13,6 +13,7 @@ from models.method.problem import Problem
 from models.method.problem_rows import Problems
 from models.method.reference import Reference
 from models.method.rollout_source import Rollouts
+from models.method.schedule import BUDGET_KEY
 
 
 def with_reference(
@@ -49,6 +50,7 @@ def with_reference(
             distribution=learner.distribution,
             autocast=learner.autocast,
             token_budget=token_budget,
+            setting=BUDGET_KEY,
         )
     values = iter(rows)
     return [

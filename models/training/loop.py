@@ -1,4 +1,4 @@
-"""The one loop that every method runs through: five slots and a reference, round after round.
+"""The one loop that every method runs through: six slots, round after round.
 
     rollouts  = rollouts(policy, prompts)    sample completions
     scored    = rewards(rollouts)            compute the reward of each
@@ -21,16 +21,16 @@ from pathlib import Path
 
 from models.method.alarm import AlarmSettings, Collapse
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.schedule import ScheduleSettings
 from models.method.slots import Slots
-from models.method.world import World
 from models.training.round import Round, RunState
 from models.training.row_lengths import require_room
 from models.training.watchers import Watchers
 
 
 def run_loop(
-    world: World,
+    resources: RunResources,
     slots: Slots,
     settings: ScheduleSettings,
     problems: Sequence[Problem],
@@ -38,7 +38,7 @@ def run_loop(
     watchers: Watchers,
     alarm: AlarmSettings | None = None,
 ) -> Collapse | None:
-    """Train `world.learner.policy` in place for `settings.rounds` rounds, resuming from the newest checkpoint.
+    """Train `resources.learner.policy` in place for `settings.rounds` rounds, resuming from the newest checkpoint.
 
     With an `alarm` that stops, a policy that collapses ends the run. The policy is then the best of those that the run
     began with or had at a checkpoint. The collapse is returned, also for an alarm that only warns.
@@ -47,8 +47,8 @@ def run_loop(
         UserError: a canary past its tolerance, a loss that is not finite, a reward that has failed for too long, a full
             disk, a token budget that a prompt with its longest completion does not fit.
     """
-    require_room(problems, slots.rollouts, slots.objective, world.codec, settings.token_budget)
-    run = RunState.resume(world, slots, settings, problems, checkpoints, watchers, alarm)
+    require_room(problems, slots.rollouts, slots.objective, resources.codec, settings.token_budget)
+    run = RunState.resume(resources, slots, settings, problems, checkpoints, watchers, alarm)
     with run.writer, run.source:
         if run.stops and not run.start:
             run.writer.keep_best(run.learner.policy)

@@ -47,52 +47,54 @@ def demonstrations(
     table = open_rows(data, "demonstrations", split)  # type: ignore[arg-type]
     settings = settings or SupervisedSettings()
 
-    verified = None if verifier is None or not settings.judges else _verified(data, split, table, verifier)
+    verified_ids = None if verifier is None or not settings.judges else _verified_ids(data, split, table, verifier)
 
     def right(row: Row) -> bool:
-        if verified is not None:
-            return str(row["id"]) in verified
+        if verified_ids is not None:
+            return str(row["id"]) in verified_ids
         return is_right(str(row["completion"]), str(row["answer"]), finished=True)
 
-    def shown(column: str) -> Callable[[Row], str | None]:
+    def column_reader(column: str) -> Callable[[Row], str | None]:
         return lambda row: str(row[column]) if not settings.only_right or right(row) else None
 
-    asked, said = [shown("prompt")], [shown("completion")]
+    prompt_readers, completion_readers = [column_reader("prompt")], [column_reader("completion")]
     if settings.context:
-        hint_of = _told(table, settings, right, adviser)
-        asked.append(lambda row: _context(row, settings, hint) if (hint := hint_of(row)) is not None else None)
-        said.append(lambda row: str(row["completion"]) if hint_of(row) is not None else None)
-    systems = Texts(table, tuple(map(_system_where, asked))) if table.has_systems else None
-    prompts = codec.rows_of_prompts(Texts(table, tuple(asked)), systems)
+        hint_of = _hint_reader(table, settings, right, adviser)
+        prompt_readers.append(lambda row: _context(row, settings, hint) if (hint := hint_of(row)) is not None else None)
+        completion_readers.append(lambda row: str(row["completion"]) if hint_of(row) is not None else None)
+    systems = Texts(table, tuple(map(_system_where, prompt_readers))) if table.has_systems else None
+    prompts = codec.rows_of_prompts(Texts(table, tuple(prompt_readers)), systems)
     if role is not None:
-        texts = (text for some in Texts(table, tuple(said)) for text in some)
+        texts = (text for batch in Texts(table, tuple(completion_readers)) for text in batch)
         return in_turns(codec, role, zip(prompts, texts, strict=True), longest, settings.counts)
-    completions = codec.rows_of_completions(Texts(table, tuple(said)))
+    completions = codec.rows_of_completions(Texts(table, tuple(completion_readers)))
     fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
     return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
 
 
-def _system_where(asked: Callable[[Row], str | None]) -> Callable[[Row], str | None]:
-    """Return the system message of the rows that have a text by `asked`."""
-    return lambda row: str(row[SYSTEM]) if asked(row) is not None else None
+def _system_where(text_of: Callable[[Row], str | None]) -> Callable[[Row], str | None]:
+    """Return the system message of the rows that have a text by `text_of`."""
+    return lambda row: str(row[SYSTEM]) if text_of(row) is not None else None
 
 
-def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:
+def _verified_ids(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:
     """Return ids of the demonstrations that a verifier accepts, each as an attempt at the problem that it names."""
-    known: tuple[Names, RowTable] | None = None
+    lookup: tuple[Names, RowTable] | None = None
     if split in available(data).get("problems", ()):
         problems = open_rows(data, "problems", split)  # type: ignore[arg-type]
-        known = Names(problems.column("id")), problems
+        lookup = Names(problems.column("id")), problems
     right: set[str] = set()
     for batch in table.batches():
         rows = batch.to_pylist()
-        places = known[0].rows([str(row["prompt_id"]) for row in rows]) if known else [[]] * len(rows)
-        asked = iter(known[1].rows([place for some in places for place in some[:1]])) if known else iter(())
+        places = lookup[0].rows([str(row["prompt_id"]) for row in rows]) if lookup else [[]] * len(rows)
+        problem_rows = (
+            iter(lookup[1].rows([place for matches in places for place in matches[:1]])) if lookup else iter(())
+        )
         attempts = [
-            Attempt(_problem(row, next(asked) if some else {}), str(row["completion"]), finished=True)
-            for row, some in zip(rows, places, strict=True)
+            Attempt(_problem(row, next(problem_rows) if matches else {}), str(row["completion"]), finished=True)
+            for row, matches in zip(rows, places, strict=True)
         ]
-        right |= {str(row["id"]) for row, sound in zip(rows, verifier.right(attempts), strict=True) if sound}
+        right |= {str(row["id"]) for row, accepted in zip(rows, verifier.right(attempts), strict=True) if accepted}
     return right
 
 
@@ -109,7 +111,7 @@ def _problem(row: Row, problem: Row) -> Problem:
     )
 
 
-def _told(
+def _hint_reader(
     table: RowTable, settings: SupervisedSettings, right: Callable[[Row], bool], adviser: Feedback | None
 ) -> Callable[[Row], str | None]:
     """Return a function from a demonstration to the hint for its second copy; None: it is not repeated."""
@@ -124,10 +126,10 @@ def _told(
 
     @lru_cache(maxsize=BATCH_ROWS)
     def of_prompt(prompt_id: str) -> str | None:
-        tried = next((row for row in rows_of(prompt_id) if not right(row)), None)
-        if tried is None:
+        wrong_row = next((row for row in rows_of(prompt_id) if not right(row)), None)
+        if wrong_row is None:
             return None
-        attempt = Attempt(_problem(tried, {}), str(tried["completion"]), finished=True)
+        attempt = Attempt(_problem(wrong_row, {}), str(wrong_row["completion"]), finished=True)
         return f"{attempt.text} {adviser([attempt])[0].text}".strip()
 
     return lambda row: of_prompt(str(row["prompt_id"])) if right(row) else None
@@ -149,9 +151,9 @@ def _another(table: RowTable) -> Callable[[Row], str | None]:
         return {str(row["id"]): str(row["completion"]) for row in rows_of(prompt_id)}
 
     def another(row: Row) -> str | None:
-        every = of_prompt(str(row["prompt_id"]))
-        place = list(every).index(str(row["id"]))
-        return list(every.values())[(place + 1) % len(every)] if len(every) > 1 else None
+        completions = of_prompt(str(row["prompt_id"]))
+        place = list(completions).index(str(row["id"]))
+        return list(completions.values())[(place + 1) % len(completions)] if len(completions) > 1 else None
 
     return another
 

@@ -51,11 +51,13 @@ def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> Sequence[P
         UserError: the data set has none, or none that fits the policy.
     """
     kind: Kind = recipe.rollouts.reads
-    problems = _problems(data, codec, "train", recipe) if kind == "problems" else _answered(kind, data, codec, recipe)
+    problems = (
+        _problems(data, codec, "train", recipe) if kind == "problems" else _answered_problems(kind, data, codec, recipe)
+    )
     return with_room(problems.held(), codec, recipe)
 
 
-def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> Problems:
+def _answered_problems(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> Problems:
     """Return prompts with the answers in the data."""
     if "train" not in available(data).get(kind, ()):
         raise UserError(f"the data set {recipe.data_name} has no training {kind}, which rollouts reads")
@@ -64,13 +66,13 @@ def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> P
     answers = {
         column: (origin, codec.rows_of_completions(table.column(column))) for column, origin in ANSWERS[kind].items()
     }
-    most = recipe.rollouts.max_tokens
+    limit = recipe.rollouts.max_tokens
     longest = np.max([tokens.lengths for _, tokens in answers.values()], axis=0)
-    asked = prompts.lengths
-    fitting = np.flatnonzero((asked > 0) & (longest <= most) & (asked + most <= longest_sequence(recipe, most)))
+    lengths = prompts.lengths
+    fitting = np.flatnonzero((lengths > 0) & (longest <= limit) & (lengths + limit <= longest_sequence(recipe, limit)))
     if not len(fitting):
         raise UserError(
-            f"no training row of {recipe.data_name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
+            f"no training row of {recipe.data_name}'s {kind} has an answer within rollouts.max_tokens ({limit}) and a "
             "prompt that leaves room for it"
         )
     key = "prompt_id" if kind == "demonstrations" else "id"

@@ -17,10 +17,10 @@ from models.base.errors import UserError, shortened
 from models.base.source_code import code_file
 from models.base.time_limit import within
 from models.base.user_code.contain import contained
+from models.method.resources import RunResources
 from models.method.reward import Blend, ReasonedReward, Reward, TokenReward
 from models.method.rollout import Rollout
 from models.method.scored import sum_of_tokens
-from models.method.world import World
 
 EMPTY: Mapping[str, Tensor] = {}
 """Components of the rewards before the first one: none."""
@@ -45,7 +45,7 @@ class RewardOutput:
 
 
 def call_reward(
-    world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor] = EMPTY
+    resources: RunResources, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor] = EMPTY
 ) -> RewardOutput:
     """Call `reward` within its `limits`; `components` are the rewards before it, label -> [completions].
 
@@ -55,15 +55,15 @@ def call_reward(
     Raises:
         UserError: the reward finds that the recipe is wrong.
     """
-    ranks = world.learner.ranks
+    ranks = resources.learner.ranks
     if ranks.count > 1 and reward.reads_learner:  # in step: no rank may give up or try again by itself
-        given = _ask(world, reward, rollouts, components)
+        given = _ask(resources, reward, rollouts, components)
         return _filled(given, reward.limits.value, given.reason)
-    return ranks.from_first(lambda: _patiently(world, reward, rollouts, components))
+    return ranks.from_first(lambda: _patiently(resources, reward, rollouts, components))
 
 
 def _patiently(
-    world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    resources: RunResources, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
 ) -> RewardOutput:
     limits, random = reward.limits, torch.get_rng_state()
     best, reason, file = _nothing(reward, rollouts), "", code_file(reward)
@@ -71,7 +71,9 @@ def _patiently(
         if attempt:
             torch.set_rng_state(random)
         try:
-            given = contained(file, lambda: within(limits.seconds, lambda: _ask(world, reward, rollouts, components)))
+            given = contained(
+                file, lambda: within(limits.seconds, lambda: _ask(resources, reward, rollouts, components))
+            )
         except UserError:
             raise
         except Exception as error:  # any exception of user code
@@ -90,7 +92,9 @@ def _nothing(reward: Reward, rollouts: Sequence[Rollout]) -> RewardOutput:
     return RewardOutput(values, rows if isinstance(reward, TokenReward) else None, len(rollouts))
 
 
-def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> RewardOutput:
+def _ask(
+    resources: RunResources, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+) -> RewardOutput:
     """Return values as the reward gives them; `failures` are those that are not finite.
 
     Raises:
@@ -100,19 +104,19 @@ def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: 
     reasons: Sequence[str] | None = None
     watched: Mapping[str, float] = {}
     if isinstance(reward, ReasonedReward):
-        made = reward.reasoned(world, rollouts)
+        made = reward.reasoned(resources, rollouts)
         values, reasons, watched = made.values, made.reasons, made.watched
         if len(reasons) != len(rollouts):
             raise ValueError(f"gave {len(reasons)} reasons for {len(rollouts)} completions")
     elif isinstance(reward, TokenReward):
-        rows = reward.tokens(world, rollouts)
+        rows = reward.tokens(resources, rollouts)
         if [len(row) for row in rows] != [len(rollout.completion) for rollout in rollouts]:
             raise ValueError("did not give one value for each token of each completion")
         values = sum_of_tokens(rows)
     elif isinstance(reward, Blend):
-        values = reward.blend(world, rollouts, components)
+        values = reward.blend(resources, rollouts, components)
     else:
-        values = reward(world, rollouts)
+        values = reward(resources, rollouts)
     if values.shape != (len(rollouts),):
         raise ValueError(f"gave {tuple(values.shape)} values for {len(rollouts)} completions")
     missing = (~torch.isfinite(values)).nonzero().flatten().tolist()

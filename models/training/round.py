@@ -21,11 +21,11 @@ from models.method.fit import fit_round
 from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.readings import Readings
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.method.scored import Scored
 from models.method.slots import Slots
-from models.method.world import World
 from models.policies.checkpoint import load_checkpoint, newest_checkpoint
 from models.policies.checkpoint_writer import CheckpointWriter
 from models.policies.weights import merged_weights
@@ -47,7 +47,7 @@ CANARY_TOKENS = 64
 class RunState:
     """State of a training that is kept from round to round."""
 
-    world: World
+    resources: RunResources
     slots: Slots
     settings: ScheduleSettings
     problems: Sequence[Problem]
@@ -70,7 +70,7 @@ class RunState:
     @classmethod
     def resume(
         cls,
-        world: World,
+        resources: RunResources,
         slots: Slots,
         settings: ScheduleSettings,
         problems: Sequence[Problem],
@@ -83,15 +83,15 @@ class RunState:
         Raises:
             UserError: engine and learner differ, or the curriculum's filter leaves no prompt.
         """
-        learner = world.learner
+        learner = resources.learner
         start, history = load_newest(learner, checkpoints, problems)
         if learner.ranks.first:
             watchers.resumed(start)
-        canary = fixed_tokens((problem.tokens[:CANARY_TOKENS] for problem in problems), world.codec.end)
-        sync_weights(world, settings, canary, start)
+        canary = fixed_tokens((problem.tokens[:CANARY_TOKENS] for problem in problems), resources.codec.end)
+        sync_weights(resources, settings, canary, start)
         meter, scoring = Meter(learner, settings), Scoring(slots.rewards)
         run = cls(
-            world,
+            resources,
             slots,
             settings,
             problems,
@@ -107,30 +107,30 @@ class RunState:
             counted=learner.tally.completions,
         )
         if settings.curriculum.filters:
-            run.problems = run.tries.passing(run.unread(), problems)
+            run.problems = run.tries.passing(run.with_new_readings(), problems)
         run.source = run.supply()
         return run
 
     @property
     def learner(self) -> Learner:
         """The policy, and everything else that changes during the training."""
-        return self.world.learner
+        return self.resources.learner
 
     @property
     def stops(self) -> bool:
         """Whether a policy that collapses ends the run."""
         return self.alarm is not None and self.alarm.action == "stop"
 
-    def unread(self) -> World:
-        """Return a copy of the world with an empty cache of log-probs, for new completions."""
-        return replace(self.world, readings=Readings(self.learner, self.settings.token_budget))
+    def with_new_readings(self) -> RunResources:
+        """Return a copy of the resources with an empty cache of log-probs, for new completions."""
+        return replace(self.resources, readings=Readings(self.learner, self.settings.token_budget))
 
     def sample(self, number: int) -> list[Rollout]:
         """Generate the rollouts of round `number` with the current policy."""
         settings, count = self.settings, self.slots.rollouts.prompts
         curriculum, tally = settings.curriculum, self.learner.tally
-        prompts = choose(self.problems, curriculum, tally, count, number, settings.rounds, self.world.seed)
-        return self.slots.rollouts(self.unread(), prompts, number)
+        prompts = choose(self.problems, curriculum, tally, count, number, settings.rounds, self.resources.seed)
+        return self.slots.rollouts(self.with_new_readings(), prompts, number)
 
     def supply(self) -> Supply:
         """Build the supply of rollouts that the schedule sets: on demand, one round ahead, or in flight."""
@@ -138,8 +138,8 @@ class RunState:
         if settings.staleness < 2:
             return InRounds(self.sample, self.meter, settings.staleness > 0)
         return InFlight(
-            self.world,
-            lambda position: prompts_of_round(self.problems, 1, position, self.world.seed)[0],
+            self.resources,
+            lambda position: prompts_of_round(self.problems, 1, position, self.resources.seed)[0],
             rollouts.prompts,
             rollouts.sampling,
             settings.staleness,
@@ -166,8 +166,8 @@ class Round:
     metrics: dict[str, float] = field(default_factory=dict)
     rollouts: list[Rollout] = field(default_factory=list)
     completions: RoundCompletions = field(init=False)
-    world: World = field(init=False)
-    """The world with the round's own cache of log-probs."""
+    resources: RunResources = field(init=False)
+    """Resources of the run with the round's own cache of log-probs."""
     last: bool = False
     """Whether this is the last round, by the schedule's `rounds` or `completions`."""
 
@@ -191,17 +191,17 @@ class Round:
         run = self.run
         run.learner.ranks.from_first(run.watchers.proceed)
         run.writer.raise_failed()
-        torch.manual_seed(round_seed(run.world.seed, self.number))
+        torch.manual_seed(round_seed(run.resources.seed, self.number))
         if run.settings.curriculum.order == "adaptive":
-            run.tries.order_block(run.unread(), run.problems, self.number, run.settings.rounds)
+            run.tries.order_block(run.with_new_readings(), run.problems, self.number, run.settings.rounds)
         self.rollouts, self.metrics = run.source.take(self.number)
 
     def score(self) -> None:
         """Score and select the completions, of further prompts too; then let the next round be generated ahead."""
         run, tally = self.run, self.run.learner.tally
-        self.world = run.unread()
+        self.resources = run.with_new_readings()
         self.completions = gather(
-            self.world, run.slots, run.scoring, run.problems, self.rollouts, self.number, run.meter
+            self.resources, run.slots, run.scoring, run.problems, self.rollouts, self.number, run.meter
         )
         scored, chosen = self.completions.scored, self.completions.chosen
         tally.completions += len(scored.rollouts)
@@ -211,7 +211,7 @@ class Round:
         self.last = self.done == run.settings.rounds or run.settings.spent(tally.completions)
         if not self.checkpoints and not self.last:
             run.source.begin(self.number + 1)
-        self.metrics |= rollout_metrics(scored, chosen, run.world.truncated)
+        self.metrics |= rollout_metrics(scored, chosen, run.resources.truncated)
         if any(select.refills for select in run.slots.select):
             self.metrics["rollouts/draws"] = self.completions.draws
         self.metrics["rollouts/completions"] = tally.completions - run.counted
@@ -221,7 +221,7 @@ class Round:
         """Compute the advantages of the chosen completions, then train the policy and the advantage's companion."""
         run, chosen = self.run, self.completions.chosen
         if len(chosen.rollouts):
-            self.metrics |= learn_from(self.world, run.slots, run.settings, chosen, self.number)
+            self.metrics |= learn_from(self.resources, run.slots, run.settings, chosen, self.number)
         run.meter.lap("learn")
         updates, settings = run.learner.updates, run.settings
         self.metrics["policy/learning_rate"] = learning_rate_at(
@@ -233,7 +233,7 @@ class Round:
         run, learner, reference = self.run, self.run.learner, self.run.slots.reference
         run.source.wait()
         with run.source.handing_over(self.done):
-            self.metrics |= sync_weights(run.world, run.settings, run.canary, self.done)
+            self.metrics |= sync_weights(run.resources, run.settings, run.canary, self.done)
         moved = learner.reference is not None and reference.follow(learner.reference, learner.policy, self.number)
         if moved and reference.resets_optimiser:
             learner.optimiser.state.clear()
@@ -276,27 +276,36 @@ class Round:
         run.meter.lap("log")
 
 
-def learn_from(world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int) -> dict[str, float]:
+def learn_from(
+    resources: RunResources, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int
+) -> dict[str, float]:
     """Compute the advantages, train the policy, then the advantage's companion. Returns the metrics of both."""
-    signal = slots.advantage(world, chosen)
-    if world.engine is not None and not settings.staleness:  # else it draws the next round
-        world.engine.sleep()
+    signal = slots.advantage(resources, chosen)
+    if resources.engine is not None and not settings.staleness:  # else it draws the next round
+        resources.engine.sleep()
     metrics: dict[str, float] = {}
-    trained = world.truncated.to_train_on(chosen)
+    trained = resources.truncated.to_train_on(chosen)
     if len(trained):
         mine = [signal.tokens[index] for index in trained.tolist()]
         longest = slots.rollouts.max_tokens
         fitted = fit_round(
-            world.learner, slots.objective, chosen.take(trained), mine, settings, longest, number, world.readings
+            resources.learner,
+            slots.objective,
+            chosen.take(trained),
+            mine,
+            settings,
+            longest,
+            number,
+            resources.readings,
         )
         metrics |= {f"policy/{name}": value for name, value in fitted.items()}
     if slots.advantage.companion:
-        fitted = slots.advantage.learn(world, chosen, signal, number)
+        fitted = slots.advantage.learn(resources, chosen, signal, number)
         metrics |= {f"{slots.advantage.companion}/{name}": value for name, value in fitted.items()}
     return metrics
 
 
-def sync_weights(world: World, settings: ScheduleSettings, canary: Sequences, done: int) -> dict[str, float]:
+def sync_weights(resources: RunResources, settings: ScheduleSettings, canary: Sequences, done: int) -> dict[str, float]:
     """Sync the learner's weights to the engine and check them with the canary. Returns the canary's gap.
 
     Without an engine nothing is done and no metric is returned.
@@ -304,12 +313,12 @@ def sync_weights(world: World, settings: ScheduleSettings, canary: Sequences, do
     Raises:
         UserError: after `done` rounds the engine does not run the learner's policy.
     """
-    if world.engine is None:
+    if resources.engine is None:
         return {}
-    learner = world.learner
-    world.engine.load(merged_weights(learner.policy), done)
-    gap = canary_gap(world.engine, learner.policy, canary, learner.autocast)
-    coarse = torch.bfloat16 if torch.bfloat16 in (learner.autocast, world.engine.dtype) else None
+    learner = resources.learner
+    resources.engine.load(merged_weights(learner.policy), done)
+    gap = canary_gap(resources.engine, learner.policy, canary, learner.autocast)
+    coarse = torch.bfloat16 if torch.bfloat16 in (learner.autocast, resources.engine.dtype) else None
     check(gap, TOLERANCE[coarse] if settings.canary_tolerance is None else settings.canary_tolerance, done)
     return {"engine/canary_gap": gap}
 

@@ -28,28 +28,28 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
     if not scored.rollouts:  # no seat of the policy's had a turn
         names = ("reward/total", "reward/spread", "rollouts/length", "rollouts/cut_share", "rollouts/trained_share")
         return dict.fromkeys((*names, *(f"reward/{name}" for name in scored.components)), 0.0) | dict(scored.watched)
-    own = scored.sampled
-    seen = scored.take(torch.tensor(own)) if own else scored
-    components = {f"reward/{name}": float(values.mean()) for name, values in seen.components.items()}
+    sampled = scored.sampled
+    measured = scored.take(torch.tensor(sampled)) if sampled else scored
+    components = {f"reward/{name}": float(values.mean()) for name, values in measured.components.items()}
     return {
-        "reward/total": float(seen.rewards.mean()),
-        "reward/spread": float(seen.rewards.std(unbiased=False)),
+        "reward/total": float(measured.rewards.mean()),
+        "reward/spread": float(measured.rewards.std(unbiased=False)),
         **components,
         **scored.watched,
-        "rollouts/length": sum(rollout.written_tokens for rollout in seen.rollouts) / len(seen.rollouts),
-        **_of_turns(seen.rollouts),
-        "rollouts/cut_share": sum(not rollout.finished for rollout in seen.rollouts) / len(seen.rollouts),
-        **_of_groups(seen),
+        "rollouts/length": sum(rollout.written_tokens for rollout in measured.rollouts) / len(measured.rollouts),
+        **_turn_metrics(measured.rollouts),
+        "rollouts/cut_share": sum(not rollout.finished for rollout in measured.rollouts) / len(measured.rollouts),
+        **_group_metrics(measured),
         "rollouts/trained_share": len(truncated.to_train_on(chosen)) / max(1, len(scored.trained)),
     }
 
 
-def _of_groups(seen: Scored) -> dict[str, float]:
+def _group_metrics(scored: Scored) -> dict[str, float]:
     """Return the share of prompts whose completions all have the same reward, among prompts with several completions.
 
     The dict is empty if no prompt has several completions.
     """
-    spread, sizes = group_spread(seen.rewards, seen.groups), torch.bincount(seen.groups)[seen.groups]
+    spread, sizes = group_spread(scored.rewards, scored.groups), torch.bincount(scored.groups)[scored.groups]
     several = sizes > 1
     if not several.any():
         return {}
@@ -57,7 +57,7 @@ def _of_groups(seen: Scored) -> dict[str, float]:
     return {FLAT: float(weights[spread <= SAME].sum() / weights.sum())}
 
 
-def _of_turns(rollouts: Sequence[Rollout]) -> dict[str, float]:
+def _turn_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Compute the metrics of episodes: turns, reward, seconds of the environment, share cut by each cause.
 
     The dict is empty if no rollout has turns.
@@ -90,7 +90,7 @@ def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
             "expected": scored.rollouts[i].problem.answer,
             "reward": round(float(scored.rewards[i]), 4),
             **{name: round(float(values[i]), 4) for name, values in scored.components.items()},
-            **{f"{name}/reason": shortened(said[i], 1000) for name, said in scored.reasons.items()},
+            **{f"{name}/reason": shortened(texts[i], 1000) for name, texts in scored.reasons.items()},
             "tokens": scored.rollouts[i].written_tokens,
             "finished": scored.rollouts[i].finished,
             **({"weights": _spans(scored.rollouts[i])} if in_flight else {}),

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.method.scored import Scored
-from models.method.world import World
 from models.training.reward_call import RewardOutput, call_reward
 
 _LOG = logging.getLogger("rewardflow.rewards")
@@ -26,7 +26,7 @@ class Scoring:
         self._rewards = rewards
         self._failing = {reward.label: 0 for reward in rewards}
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Scored:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Scored:
         """Apply every reward to `rollouts` in the order of the recipe and add them by weight.
 
         A reward that blocks, fails or returns a value that is not finite is handled by its `limits`: the completions
@@ -43,9 +43,9 @@ class Scoring:
         reasons: dict[str, Sequence[str]] = {}
         for reward in self._rewards:
             if reward.companion:
-                learned = reward.learn(world, rollouts, components)
+                learned = reward.learn(resources, rollouts, components)
                 watched |= {f"{reward.companion}/{name}": value for name, value in learned.items()}
-            given = call_reward(world, reward, rollouts, components)
+            given = call_reward(resources, reward, rollouts, components)
             if given.failures:
                 watched[f"rewards/{reward.label}{_FAILURES}"] = float(given.failures)
             watched |= {f"rewards/{reward.label}/{name}": value for name, value in given.watched.items()}
@@ -78,9 +78,9 @@ class Scoring:
             )
 
 
-def score(world: World, rewards: Sequence[Reward], rollouts: Sequence[Rollout]) -> Scored:
+def score(resources: RunResources, rewards: Sequence[Reward], rollouts: Sequence[Rollout]) -> Scored:
     """Score a single round; see `Scoring`."""
-    return Scoring(rewards)(world, rollouts)
+    return Scoring(rewards)(resources, rollouts)
 
 
 def failures_of(rounds: Iterable[Mapping[str, float]]) -> dict[str, int]:

@@ -25,10 +25,10 @@ from models.method.alarm import AlarmSettings, Collapse
 from models.method.learner import Learner, Role
 from models.method.problem import Problem
 from models.method.readings import Readings
+from models.method.resources import RunResources
 from models.method.schedule import ScheduleSettings
 from models.method.slots import Slots
 from models.method.truncation import WRONG, TruncationSettings
-from models.method.world import World
 from models.policies.base_models.source import carry_source
 from models.policies.build import PolicySettings, load_causal_model, open_tokenizer
 from models.policies.folder import save_model_folder
@@ -127,7 +127,8 @@ class Training:
 
     def with_less(self, less: NeedsLess) -> Training:
         """Return the same training with settings that need less memory."""
-        schedule = replace(self.schedule, token_budget=less.budget, gradient_checkpointing=less.recompute or "auto")
+        recompute = less.recompute or self.schedule.gradient_checkpointing
+        schedule = replace(self.schedule, token_budget=less.budget, gradient_checkpointing=recompute)
         return replace(self, schedule=schedule)
 
     def autocast_for(self, model: nn.Module) -> torch.dtype | None:
@@ -144,7 +145,7 @@ class OpenTraining:
     """A training whose models are open."""
 
     training: Training
-    world: World
+    resources: RunResources
     problems: Sequence[Problem]
     """The training's problems, with log-probs under a reference that never moves if the source reads them."""
     shape: str
@@ -158,18 +159,18 @@ class OpenTraining:
     @property
     def learner(self) -> Learner:
         """The policy, and everything else that changes during the training."""
-        return self.world.learner
+        return self.resources.learner
 
     @property
     def codec(self) -> Codec:
         """The policy's tokenizer."""
-        return self.world.codec
+        return self.resources.codec
 
     def run(self, watchers: Watchers) -> Collapse | None:
         """Train the policy in place, round after round; see `models.training.loop.run_loop`."""
         training = self.training
         return run_loop(
-            self.world,
+            self.resources,
             training.slots,
             training.schedule,
             self.problems,
@@ -260,11 +261,13 @@ def open_training(training: Training, ranks: Ranks, open_engine: OpenEngine) -> 
                 trust_remote_code=trusted,
             )
         several = slots.rollouts.draws and ranks.count > 1
-        engine = FirstRankEngine(own, ranks.apart()) if several else own
+        engine = FirstRankEngine(own, ranks.separate_group()) if several else own
         unread = Readings(learner, schedule.token_budget)
         yield OpenTraining(
             training,
-            World(codec, engine, scorer, training.seed, learner, unread, training.truncated, training.start, judge),
+            RunResources(
+                codec, engine, scorer, training.seed, learner, unread, training.truncated, training.start, judge
+            ),
             problems,
             shape,
         )

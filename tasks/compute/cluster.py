@@ -51,7 +51,7 @@ END_SECONDS = 10.0
 """Seconds that Ray's processes may take to end by themselves."""
 Gone = RayActorError
 """Error of a call to an actor whose process has ended."""
-_OF_OUR_OWN = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+_OWN_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 """Environment of a Ray that this process starts; without the token Ray would write one into the home folder."""
 logging.getLogger("ray").setLevel(logging.ERROR)
 
@@ -139,12 +139,12 @@ def _started() -> Iterator[Cluster]:
     folder = _short_folder()
     before = set(os.environ)
     gpus = torch.cuda.device_count()
-    elsewhere = services.resolve_ip_for_localhost
+    original_resolver = services.resolve_ip_for_localhost
     try:
         # Ray would replace loopback by the address at which other machines see this one, and would listen there.
         services.resolve_ip_for_localhost = lambda host: host
         _connect(
-            _OF_OUR_OWN,
+            _OWN_ENVIRONMENT,
             address="local",
             include_dashboard=False,
             num_gpus=gpus,
@@ -153,20 +153,20 @@ def _started() -> Iterator[Cluster]:
         )
         yield Cluster(None, float(gpus))
     finally:
-        services.resolve_ip_for_localhost = elsewhere
+        services.resolve_ip_for_localhost = original_resolver
         processes = _children(folder)
         ray.shutdown()
         for key in [key for key in os.environ if key.startswith("RAY_") and key not in before]:
             del os.environ[key]  # what Ray has set since
-        _, left = psutil.wait_procs(processes, END_SECONDS)
-        for process in left:
+        _, remaining = psutil.wait_procs(processes, END_SECONDS)
+        for process in remaining:
             process.kill()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _connect(environment: Mapping[str, str], **options: Any) -> None:
     """Call `ray.init` without output, and restore SIGTERM's handler and the environment, which Ray has read by then."""
-    here = threading.current_thread() is threading.main_thread()
+    in_main_thread = threading.current_thread() is threading.main_thread()
     handler, before = signal.getsignal(signal.SIGTERM), dict(os.environ)
     os.environ.update(environment)
     try:
@@ -175,26 +175,26 @@ def _connect(environment: Mapping[str, str], **options: Any) -> None:
         for key in os.environ.keys() - before.keys():
             del os.environ[key]
         os.environ.update(before)
-        if here and handler is not None:
+        if in_main_thread and handler is not None:
             signal.signal(signal.SIGTERM, handler)
 
 
 def _short_folder() -> Path:
     """Create a folder with a short path for Ray: a socket's path has at most 107 bytes, Ray's part of it 60."""
-    wanted = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="ray-", dir=wanted if len(wanted) < 32 else "/tmp"))
+    parent = tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="ray-", dir=parent if len(parent) < 32 else "/tmp"))
 
 
 def _children(folder: Path) -> list[psutil.Process]:
     """Return the child processes that belong to Ray: those with `folder` on their command line, and their children."""
-    below = []
+    descendants = []
     for process in psutil.Process().children():
         try:
             if any(str(folder) in part for part in process.cmdline()):
-                below += [process, *process.children(recursive=True)]
+                descendants += [process, *process.children(recursive=True)]
         except psutil.Error:
             continue
-    return below
+    return descendants
 
 
 class StoredWeights(Iterable[tuple[str, Tensor]]):
@@ -255,8 +255,8 @@ class PlacedEngine(Engine):
         except GetTimeoutError:
             self.close()
             raise UserError(
-                f"placement: no engine could be placed and started within {PLACE_SECONDS / 60:.0f} minutes; each asks "
-                f"for {resources.get('num_gpus', 0):g} GPU"
+                f"placement: no engine could be placed and started within {PLACE_SECONDS / 60:.0f} minutes; each needs "
+                f"{resources.get('num_gpus', 0):g} GPU"
             ) from None
         except BaseException:
             self.close()
@@ -265,27 +265,31 @@ class PlacedEngine(Engine):
         """Its process id, on its machine."""
         self.vocabulary, self.longest, self.room = about.vocabulary, about.longest, about.room
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """See `Engine.each`."""
-        made, self.version = answer(self._actor.each.remote(RequestArrays.of(asks), drawing))
-        completions: list[Generated] = made.completions()
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        """See `Engine.complete`."""
+        arrays, self.version = answer(self._actor.complete.remote(RequestArrays.of(requests), drawing))
+        completions: list[Generated] = arrays.completions()
         return completions
 
     def serve(
-        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
+        self,
+        requests: Mapping[int, CompletionRequest],
+        drawing: TokenSampling,
+        steps: int,
+        dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
-        arrays = RequestArrays.of(list(asks.values()))
-        numbers, made, self.version = answer(
-            self._actor.serve.remote(list(asks), arrays, drawing, steps, list(dropped))
+        arrays = RequestArrays.of(list(requests.values()))
+        numbers, generated, self.version = answer(
+            self._actor.serve.remote(list(requests), arrays, drawing, steps, list(dropped))
         )
-        return dict(zip(numbers, made.completions(), strict=True))
+        return dict(zip(numbers, generated.completions(), strict=True))
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
         scores, self.version = answer(self._actor.score.remote(Rows.of(prompts), Rows.of(completions)))
-        said: list[list[float]] = scores.lists()
-        return said
+        values: list[list[float]] = scores.lists()
+        return values
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         """See `Engine.load`. Weights that are already in the object store are not put there again."""

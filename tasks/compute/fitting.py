@@ -104,22 +104,22 @@ def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iter
     They write to the journal, the tracking store and a progress bar, and log a warning after the first rounds if
     nothing is learned.
     """
-    seen = LastMetrics()
-    first: dict[int, dict[str, float]] = {}
+    last_metrics = LastMetrics()
+    first_values: dict[int, dict[str, float]] = {}
     with (
         MetricLog(run_id, folder / JOURNAL) as log,
         progress("fine-tune", rounds, ("reward/total", "rollouts/length")) as advance,
     ):
 
         def metrics(round_number: int, values: dict[str, float]) -> None:
-            seen.last.update(values)
-            seen.seconds += values["seconds/round"]
+            last_metrics.last.update(values)
+            last_metrics.seconds += values["seconds/round"]
             advance(round_number, values)
             log(round_number, values | first_curves(values))
             if round_number <= first_rounds.ROUNDS:
-                first[round_number] = values
-                if len(first) == round_number == first_rounds.ROUNDS:
-                    for line in first_rounds.warnings_of(list(first.values()), slots):
+                first_values[round_number] = values
+                if len(first_values) == round_number == first_rounds.ROUNDS:
+                    for line in first_rounds.warnings_of(list(first_values.values()), slots):
                         _LOG.warning("fine-tune: %s", line)
 
         def samples(round_number: int, rows: list[dict[str, object]]) -> None:
@@ -134,10 +134,10 @@ def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iter
         def opened(precision: Precision, shape: str) -> None:
             runs.set_tags(run_id, {tags.PRECISION: precision, tags.PRECISION_OF: shape})
 
-        yield Watchers(metrics, samples, resumed, interrupt.raise_again, opened), seen
+        yield Watchers(metrics, samples, resumed, interrupt.raise_again, opened), last_metrics
 
 
-def fit_policy(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
+def fit_policy(job: FineTuneJob, watchers: Watchers) -> Collapse | None:
     """Run the loop in this process, or on the flow's learners if it has several, and write the policy.
 
     Returns:
@@ -146,57 +146,57 @@ def fit_policy(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
     Raises:
         UserError: see `models.training.train.train`.
     """
-    training = training_of(asked)
-    return (_with_learners if learners() > 1 else _here)(asked, training, watchers)
+    training = training_of(job)
+    return (_fit_with_learners if learners() > 1 else _fit_here)(job, training, watchers)
 
 
-def training_of(asked: FineTuneJob) -> Training:
+def training_of(job: FineTuneJob) -> Training:
     """Build the training of a fine-tuning; its folders are absolute paths, which every learner's machine must have."""
-    recipe, rewarded = asked.recipe, made_reward_model(asked.rewarded)
+    recipe, reward_model = job.recipe, made_reward_model(job.rewarded)
     return Training(
         seed=recipe.seed,
         policy=recipe.policy,
         slots=recipe.slots,
-        schedule=asked.settings,
+        schedule=job.settings,
         truncated=recipe.truncated,
         alarm=recipe.alarm,
-        start=asked.start.absolute(),
-        problems=asked.problems,
-        form=asked.codec.form,
-        teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
+        start=job.start.absolute(),
+        problems=job.problems,
+        form=job.codec.form,
+        teachers={role: folder.absolute() for role, folder in job.teachers.items()},
         served=recipe.teacher,
         judge=recipe.judge,
-        reward_model=None if rewarded is None else rewarded.folder.absolute(),
+        reward_model=None if reward_model is None else reward_model.folder.absolute(),
         score_budget=recipe.score_budget,
         folders=TrainingFolders(
-            checkpoints=(asked.folder / CHECKPOINTS).absolute(),
-            result=(asked.folder / POLICY).absolute(),
-            precisions=precision_folder(asked.home).absolute(),
-            reference_log_probs=reference_folder(asked.home).absolute(),
+            checkpoints=(job.folder / CHECKPOINTS).absolute(),
+            result=(job.folder / POLICY).absolute(),
+            precisions=precision_folder(job.home).absolute(),
+            reference_log_probs=reference_folder(job.home).absolute(),
         ),
     )
 
 
-def _here(asked: FineTuneJob, training: Training, watchers: Watchers) -> Collapse | None:
+def _fit_here(job: FineTuneJob, training: Training, watchers: Watchers) -> Collapse | None:
     """Run the loop in this process, with the flow's engine."""
 
     def engine(autocast: torch.dtype | None) -> AbstractContextManager[Engine]:
-        return engine_for(asked.start, asked.recipe, asked.codec, autocast, asked.problems)
+        return engine_for(job.start, job.recipe, job.codec, autocast, job.problems)
 
     return train(training, ALONE, engine, watchers)
 
 
-def _with_learners(asked: FineTuneJob, training: Training, watchers: Watchers) -> Collapse | None:
+def _fit_with_learners(job: FineTuneJob, training: Training, watchers: Watchers) -> Collapse | None:
     """Run the loop on the flow's learners, which write the policy."""
     from tasks.compute.learner_group import Joint, learn_together
 
     order = Order(
         folder=training.start,
-        settings=asked.recipe.engine,
-        longest=longest_in_training(asked.problems, asked.codec, asked.recipe),
-        end=asked.codec.ends,
+        settings=job.recipe.engine,
+        longest=longest_in_training(job.problems, job.codec, job.recipe),
+        end=job.codec.ends,
         dtype=torch.float32,
-        trust_remote_code=asked.recipe.policy.trust_remote_code,
+        trust_remote_code=job.recipe.policy.trust_remote_code,
     )
     collapse: Collapse | None = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
     return collapse

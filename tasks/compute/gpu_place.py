@@ -76,7 +76,7 @@ def _limit_of_host() -> Iterator[None]:
     began = events.emit_concurrency_acquisition_events(granted.limits, 1)
     try:
         with (
-            left_leases.kept(granted.lease_id, server, folder),
+            left_leases.recorded_lease(granted.lease_id, server, folder),
             maintain_concurrency_lease(granted.lease_id, LEASE, raise_on_lease_renewal_failure=True),
         ):
             yield

@@ -58,14 +58,14 @@ class LabellingModels:
 
 @contextmanager
 def open_labelling_models(
-    recipe: LabellingSections, start: Path, judges: Mapping[Role, PolicyFiles], *, asks: bool
+    recipe: LabellingSections, start: Path, judges: Mapping[Role, PolicyFiles], *, needs_judge: bool
 ) -> Iterator[LabellingModels]:
     """Open the policy's engine and the judge for the duration of the block.
 
     Args:
         start: model folder of the policy that draws.
         judges: the model that judges, if it is on this machine; else empty.
-        asks: whether a judge is used.
+        needs_judge: whether a judge is used.
 
     Raises:
         UserError: the recipe uses a judge, but there is none.
@@ -75,14 +75,15 @@ def open_labelling_models(
     codec = Codec(load_tokenizer(start, trust_remote_code=trusted), recipe.policy.chat, ends_of_folder(start), form)
     files = judges.get("judge")
     longest = longest_sequence(recipe)
+    settings = recipe.judge if needs_judge else None
     with (
-        opened_judge(recipe.judge if asks else None, files.folder if files else None, start, recipe.seed) as judge,
+        opened_judge(settings, files.folder if files else None, start, recipe.seed) as judge,
         borrowed_engine(start, recipe.engine, longest=longest, end=codec.ends, trust_remote_code=trusted) as engine,
     ):
         yield LabellingModels(engine, codec, judge)
 
 
-def asked_problems(
+def problems_to_label(
     recipe: LabellingSections,
     data: Path,
     codec: Codec,

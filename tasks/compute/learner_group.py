@@ -48,16 +48,16 @@ class Mailbox:
     """Messages of the first learner to the process that records them."""
 
     def __init__(self) -> None:
-        self._letters: list[tuple[str, tuple[Any, ...]]] = []
+        self._messages: list[tuple[str, tuple[Any, ...]]] = []
 
     def put(self, kind: str, *content: Any) -> None:
         """Add a message; its kind is the name of a callback of `Watchers`, its content the arguments."""
-        self._letters.append((kind, content))
+        self._messages.append((kind, content))
 
     def take(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return and remove all messages, in order."""
-        letters, self._letters = self._letters, []
-        return letters
+        messages, self._messages = self._messages, []
+        return messages
 
 
 class _Lighter(Protocol):
@@ -105,17 +105,17 @@ class HostedLearner:
         return host, port
 
     def learn(
-        self, made: Joint[Any], seat: LearnerRank, placed: tuple[Cluster, PlacementSettings], mailbox: Any
+        self, joint: Joint[Any], seat: LearnerRank, place: tuple[Cluster, PlacementSettings], mailbox: Any
     ) -> Any:
         """Join the group, run the joint function and return its result."""
         if seat.threads is not None:
             torch.set_num_threads(seat.threads)
-        where, placement = placed
+        where, placement = place
 
         @contextmanager
         def engine(autocast: torch.dtype | None) -> Iterator[Engine]:
-            assert made.order is not None, "it asks engines"
-            fleet = cluster.placed_fleet(where, placement, replace(made.order, dtype=autocast or torch.float32))
+            assert joint.order is not None, "it asks engines"
+            fleet = cluster.placed_fleet(where, placement, replace(joint.order, dtype=autocast or torch.float32))
             try:
                 yield fleet
             finally:
@@ -130,7 +130,7 @@ class HostedLearner:
             rank=seat.number,
         )
         try:
-            return made.make(made.data, joined_ranks(), engine, _to(mailbox))
+            return joint.make(joint.data, joined_ranks(), engine, _mailbox_watchers(mailbox))
         finally:
             torch.distributed.destroy_process_group()
 
@@ -144,12 +144,12 @@ def _stay_on(host: str) -> None:
     if not ip_address(host).is_loopback:
         return
     for interface, addresses in psutil.net_if_addrs().items():
-        if any(known.address == host for known in addresses):
+        if any(entry.address == host for entry in addresses):
             for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
                 os.environ.setdefault(name, interface)
 
 
-def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any], watchers: Watchers) -> Any:
+def learn_together(where: Cluster, placement: PlacementSettings, joint: Joint[Any], watchers: Watchers) -> Any:
     """Run a function on `placement.learners` processes, which are restarted together if one is gone.
 
     They end with this call.
@@ -157,7 +157,7 @@ def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any
     Args:
         where: the cluster on which they are placed.
         placement: their number, and the engines of the first.
-        made: the function and its arguments.
+        joint: the function and its arguments.
         watchers: called in this process; any exception of `proceed` ends the learners.
 
     Returns:
@@ -166,38 +166,38 @@ def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any
     Raises:
         UserError: an error of a learner, or their processes ended again and again.
     """
-    lost, done = 0, -1
+    losses, last_start = 0, -1
     while True:
-        heard = _Heard(watchers)
+        relay = _MessageRelay(watchers)
         try:
-            return _one_group(where, placement, made, heard)
+            return _run_group(where, placement, joint, relay)
         except NeedsLess as less:
-            made = replace(made, data=made.data.with_less(less))
+            joint = replace(joint, data=joint.data.with_less(less))
             warnings.warn(f"{less}; the learners are started again", stacklevel=2)
         except Gone as error:
-            lost = lost + 1 if heard.began == done else 1
-            done = heard.began
-            if lost > RESTARTS:
-                raise UserError(f"learners: a process was gone {lost} times ({first_line(error)})") from None
+            losses = losses + 1 if relay.began == last_start else 1
+            last_start = relay.began
+            if losses > RESTARTS:
+                raise UserError(f"learners: a process was gone {losses} times ({first_line(error)})") from None
             warnings.warn(f"learners: {first_line(error)}; they are started again", stacklevel=2)
 
 
 @dataclass
-class _Heard:
+class _MessageRelay:
     """The watchers that receive a group's messages, and the round that the group resumed from."""
 
     watchers: Watchers
     began: int = -1
 
-    def letters(self, letters: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+    def pass_on(self, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
         """Pass messages to the watchers."""
-        for kind, content in letters:
+        for kind, content in messages:
             if kind == "resumed":
                 (self.began,) = content
             getattr(self.watchers, kind)(*content)
 
 
-def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], heard: _Heard) -> Any:
+def _run_group(where: Cluster, placement: PlacementSettings, joint: Joint[Any], relay: _MessageRelay) -> Any:
     """Start the learners, read their messages until all are done or one fails, and end them."""
     count = placement.learners
     resources = where.of_each_learner(placement)
@@ -208,19 +208,19 @@ def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], h
     learners = [cluster.start(HostedLearner, resources) for _ in range(count)]
     try:
         address = cluster.answer(learners[0].listen.remote())
-        asked = [
-            learner.learn.remote(made, LearnerRank(number, count, address, threads), (where, placement), mailbox)
+        references = [
+            learner.learn.remote(joint, LearnerRank(number, count, address, threads), (where, placement), mailbox)
             for number, learner in enumerate(learners)
         ]
-        waiting = asked
+        waiting = references
         while waiting:
             finished, waiting = cluster.finished(waiting, LISTEN_SECONDS)
-            heard.letters(cluster.answer(mailbox.take.remote()))
-            heard.watchers.proceed()
+            relay.pass_on(cluster.answer(mailbox.take.remote()))
+            relay.watchers.proceed()
             for reference in finished:
                 _raise_first(reference, waiting)
-        heard.letters(cluster.answer(mailbox.take.remote()))
-        return cluster.answer(asked[0])
+        relay.pass_on(cluster.answer(mailbox.take.remote()))
+        return cluster.answer(references[0])
     finally:
         for actor in (*learners, mailbox):
             cluster.end(actor)
@@ -233,10 +233,10 @@ def _raise_first(reference: Any, others: Sequence[Any]) -> None:
     except (Gone, KeyboardInterrupt):
         raise
     except Exception as error:
-        until = time.monotonic() + GRACE_SECONDS
-        left = list(others)
-        while left and (remaining := until - time.monotonic()) > 0:
-            ended, left = cluster.finished(left, remaining)
+        deadline = time.monotonic() + GRACE_SECONDS
+        running = list(others)
+        while running and (remaining := deadline - time.monotonic()) > 0:
+            ended, running = cluster.finished(running, remaining)
             for other in ended:
                 try:
                     cluster.answer(other)
@@ -247,7 +247,7 @@ def _raise_first(reference: Any, others: Sequence[Any]) -> None:
         raise error
 
 
-def _to(mailbox: Any) -> Watchers:
+def _mailbox_watchers(mailbox: Any) -> Watchers:
     """Return the watchers of a learner, which put messages into the mailbox."""
     return Watchers(
         metrics=lambda number, values: mailbox.put.remote("metrics", number, values),

@@ -112,7 +112,7 @@ def gpus() -> float:
     placement = _shared.placement if _shared is not None else PlacementSettings()
     if placement.placed and (torch.cuda.is_available() or (_shared is not None and _shared.address is not None)):
         own = placement.learners if placement.learners > 1 else float(torch.cuda.is_available())
-        return own + placement.beside_learners.engines * placement.engine_gpus
+        return own + placement.next_to_learners.engines * placement.engine_gpus
     return float(torch.cuda.is_available())
 
 
@@ -128,7 +128,7 @@ def place_for_learners() -> tuple[Cluster, PlacementSettings]:
     """
     assert _shared is not None, "a flow places"
     _shared.close_engine()
-    return _shared.joined(), _shared.placement.beside_learners
+    return _shared.joined(), _shared.placement.next_to_learners
 
 
 @contextmanager
@@ -213,5 +213,5 @@ def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, dtype:
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
     # The files used with a policy are also read when the engine starts.
-    beside = [hash_folder(folder / name) for name in (GATE, MASK) if (folder / name).is_dir()]
-    return json.dumps([texts, repr(settings), longest, all_of(end), str(dtype), repr(read_use(folder)), beside])
+    extra_digests = [hash_folder(folder / name) for name in (GATE, MASK) if (folder / name).is_dir()]
+    return json.dumps([texts, repr(settings), longest, all_of(end), str(dtype), repr(read_use(folder)), extra_digests])

@@ -68,19 +68,19 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
 def _raw_replaced(root: Path, name: str, given: dict[str, list[DataFile]]) -> Iterator[None]:
     """Copy the given files (subfolder -> files) to `data/raw/NAME`; if the block fails, restore the previous state."""
     raw, source, prepared = root / RAW, root / source_folder(name), root / prepared_folder(name)
-    beside = raw / f".{name}.partial"
+    partial_folder = raw / f".{name}.partial"
     written = [raw / f"{name}.dvc", *(source / file for file in ("dvc.yaml", "params.yaml", "dvc.lock"))]
     ignored = [raw / ".gitignore", prepared.parent / ".gitignore"]  # DVC writes its outputs' names there
-    shutil.rmtree(beside, ignore_errors=True)
+    shutil.rmtree(partial_folder, ignore_errors=True)
     try:
         for inside, files in given.items():
             if files:
-                _copy(files, beside / inside)
+                _copy(files, partial_folder / inside)
         with _restored([raw / name, prepared], [*written, *ignored], raw / f".{name}.pins.before"):
-            os.replace(beside, raw / name)
+            os.replace(partial_folder, raw / name)
             yield
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial_folder, ignore_errors=True)
         with suppress(OSError):  # it holds something, or is not there
             source.rmdir()
 

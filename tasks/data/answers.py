@@ -38,28 +38,28 @@ def require_answers(data: Path, recipe: DataSections) -> None:
         UserError: no training row has an answer although a reward needs them, or none has tests.
     """
     _require_tests(data, recipe)
-    asking = [
+    labels = [
         f"rewards.{number} ({reward.name})" for number, reward in enumerate(recipe.rewards) if reward.needs_answers
     ]
-    if recipe.schedule is None or not asking:
+    if recipe.schedule is None or not labels:
         return
     splits = available(data)
     for kind in KINDS_WITH_ANSWERS:
         if "train" in splits.get(kind, ()) and _any_text(data, kind):
             return
     raise UserError(
-        f"data set {recipe.data.name}: no training problem has an answer, which {asking[0]} holds completions against; "
+        f"data set {recipe.data.name}: no training problem has an answer, which {labels[0]} holds completions against; "
         "name the column of answers in data.columns.answer, or take another reward"
     )
 
 
 def _require_tests(data: Path, recipe: DataSections) -> None:
-    asking = [f"rewards.{number} ({reward.name})" for number, reward in enumerate(recipe.rewards) if reward.needs_tests]
-    if recipe.schedule is None or not asking:
+    labels = [f"rewards.{number} ({reward.name})" for number, reward in enumerate(recipe.rewards) if reward.needs_tests]
+    if recipe.schedule is None or not labels:
         return
     if "train" not in available(data).get("problems", ()) or not _any_text(data, "problems", column="tests"):
         raise UserError(
-            f"data set {recipe.data.name}: no training problem has tests, which {asking[0]} runs; name the column of "
+            f"data set {recipe.data.name}: no training problem has tests, which {labels[0]} runs; name the column of "
             "tests in data.columns.tests, or take another reward"
         )
 
@@ -77,7 +77,7 @@ def require_held_out_answers(data: Path, name: str, verifier: Reward | None) -> 
     """
     column = "tests" if verifier is not None and verifier.needs_tests else "answer"
     if "gate" not in available(data).get("problems", ()) or not _any_text(data, "problems", "gate", column):
-        asked = "has tests, which are run" if column == "tests" else "has an answer to compare completions with"
+        requirement = "has tests, which are run" if column == "tests" else "has an answer to compare completions with"
         raise UserError(
-            f"gate.held_out.{name}: no problem {asked}; name the column in gate.held_out.{name}.columns.{column}"
+            f"gate.held_out.{name}: no problem {requirement}; name the column in gate.held_out.{name}.columns.{column}"
         )

@@ -18,7 +18,7 @@ import pyarrow as pa
 from models.base.atomic_write import replace_file
 from tasks.data.expectations import Failing, CheckOutcome
 
-SAID = b"rewardflow"
+METADATA_KEY = b"rewardflow"
 """Key in a file's schema metadata for data that is not a column."""
 
 
@@ -48,8 +48,10 @@ class PieceVerdicts:
         try:
             with pa.memory_map(str(file)) as mapped:
                 table = pa.ipc.open_file(mapped).read_all()
-            said = json.loads(table.schema.metadata[SAID])
-            return PieceVerdict(said["names"], [_outcome(**outcome) for outcome in said["outcomes"]], table.to_pandas())
+            content = json.loads(table.schema.metadata[METADATA_KEY])
+            return PieceVerdict(
+                content["names"], [_outcome(**outcome) for outcome in content["outcomes"]], table.to_pandas()
+            )
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
             return None  # the piece is checked again
 
@@ -58,16 +60,16 @@ class PieceVerdicts:
         file = self._file(source, number)
         if file is None:
             return
-        said = {"names": verdict.names, "outcomes": [asdict(outcome) for outcome in verdict.outcomes]}
+        content = {"names": verdict.names, "outcomes": [asdict(outcome) for outcome in verdict.outcomes]}
         try:
             table = pa.Table.from_pandas(verdict.columns.reset_index(drop=True))
         except pa.ArrowException:
             return
         if not _same(table.to_pandas(), verdict.columns):
             return
-        metadata = {**(table.schema.metadata or {}), SAID: json.dumps(said).encode()}
+        metadata = {**(table.schema.metadata or {}), METADATA_KEY: json.dumps(content).encode()}
         table = table.replace_schema_metadata(metadata)
-        with replace_file(file) as beside, pa.ipc.new_file(str(beside), table.schema) as writer:
+        with replace_file(file) as partial_file, pa.ipc.new_file(str(partial_file), table.schema) as writer:
             writer.write_table(table)
 
     def _file(self, source: str, number: int) -> Path | None:
@@ -78,6 +80,6 @@ def _outcome(held: bool, failing: Sequence[dict[str, object]], observed: str) ->
     return CheckOutcome(held, tuple(Failing(**row) for row in failing), observed)  # type: ignore[arg-type]
 
 
-def _same(made: pd.DataFrame, columns: pd.DataFrame) -> bool:
+def _same(stored: pd.DataFrame, columns: pd.DataFrame) -> bool:
     whole = columns.reset_index(drop=True)
-    return bool(made.dtypes.equals(whole.dtypes)) and bool(made.equals(whole))
+    return bool(stored.dtypes.equals(whole.dtypes)) and bool(stored.equals(whole))

@@ -374,7 +374,7 @@ def _failed(column: str, reason: str, records: Sequence[_Record]) -> Failed:
 
 def _write_quarantine(sources: Sequence[SplitFile], failures: Mapping[str, FileFailures], path: Path) -> None:
     schema = pa.schema([(name, pa.string()) for name in quarantine.COLUMNS])
-    with replace_file(path) as beside, row_groups(beside, schema) as groups:
+    with replace_file(path) as partial_file, row_groups(partial_file, schema) as groups:
         for source in sorted(sources, key=lambda source: source.name):
             of_file = failures[source.name]
             for start, table in source.pieces() if of_file.failed else ():

@@ -39,7 +39,7 @@ def reject(name: str, version: int, *, by: str, why: str) -> registry.VersionInf
         UserError: no name or reason, or no version that waits.
     """
     info, record = _waiting_version(name, version, by, why)
-    with lock.held(name) as lease:
+    with lock.registry_lock(name) as lease:
         audit.append(name, lease, "rejected", version, by=by, why=why)
     _write_ruling(info, record.model_copy(update={"decision": "refused", "reason": "rejected"}), False, by, why)
     return registry.version_info(name, version)

@@ -40,54 +40,54 @@ def apply_decisions() -> list[str]:
     Raises:
         UserError: the registry cannot be read or written.
     """
-    said = []
+    sentences = []
     for name in registry.policy_names():
         for info in registry.versions(name):
             if DECISIONS.keys() & info.tags.keys() and approval.waits(info):
-                said.append(_answer(info))
-    return [sentence for sentence in said if sentence]
+                sentences.append(_carry_out(info))
+    return [sentence for sentence in sentences if sentence]
 
 
-def word_of(written: Mapping[str, str]) -> TaggedDecision:
+def word_of(decision_tags: Mapping[str, str]) -> TaggedDecision:
     """Parse the decision in a version's tags.
 
     Args:
-        written: the tags `approve` and `reject` that are set.
+        decision_tags: the tags `approve` and `reject` that are set.
 
     Raises:
         UserError: both are set, or the value is not `NAME: REASON`.
     """
-    if len(written) > 1:
+    if len(decision_tags) > 1:
         raise UserError("both approve and reject are set: take one of them away")
-    (key, value), *_ = written.items()
+    (key, value), *_ = decision_tags.items()
     by, colon, why = (part.strip() for part in value.partition(":"))
     if not (by and colon and why):
         raise UserError(f"{key}: {value!r} has no name or no reason; write `NAME: REASON`")
     return TaggedDecision(key, by, why)
 
 
-def _answer(info: registry.VersionInfo) -> str:
+def _carry_out(info: registry.VersionInfo) -> str:
     """Carry out the decision in a version's tags, or write the problem to another tag; return a sentence about it.
 
     Return "" if there is nothing new: the same problem was written before, or another process is at work.
     """
-    written = {key: value for key, value in info.tags.items() if key in DECISIONS}
-    asked = "; ".join(f"{key} = {value}" for key, value in sorted(written.items()))
-    if info.tags.get(tags.PROBLEM, "").endswith(f"({asked})"):
+    decision_tags = {key: value for key, value in info.tags.items() if key in DECISIONS}
+    decision_text = "; ".join(f"{key} = {value}" for key, value in sorted(decision_tags.items()))
+    if info.tags.get(tags.PROBLEM, "").endswith(f"({decision_text})"):
         return ""
-    named = f"{info.name} version {info.version}"
+    label = f"{info.name} version {info.version}"
     try:
-        word = word_of(written)
-        DECISIONS[word.key](info.name, info.version, by=f"{word.by}, {PAGE}", why=word.why)
+        decision = word_of(decision_tags)
+        DECISIONS[decision.key](info.name, info.version, by=f"{decision.by}, {PAGE}", why=decision.why)
     except lock.LockHeldError:
         return ""  # next time
     except UserError as error:
-        now = registry.version_info(info.name, info.version)
-        if not approval.waits(now) or registry.CHAMPION in now.aliases:
+        current = registry.version_info(info.name, info.version)
+        if not approval.waits(current) or registry.CHAMPION in current.aliases:
             return ""  # another process was quicker
-        problem = f"{str(error)[:LONGEST]} ({asked})"
+        problem = f"{str(error)[:LONGEST]} ({decision_text})"
         store.patiently(store.client().set_model_version_tag, info.name, str(info.version), tags.PROBLEM, problem)
-        return f"{named}: {error}"
-    for key in (*written, tags.PROBLEM):
+        return f"{label}: {error}"
+    for key in (*decision_tags, tags.PROBLEM):
         registry.delete_version_tag(info, key)
-    return f"{named}: {word.key} by {word.by}, {PAGE}: {word.why}"
+    return f"{label}: {decision.key} by {decision.by}, {PAGE}: {decision.why}"

@@ -94,8 +94,8 @@ class NightlyResult:
         numbers = {f"drift/{drift.name}": drift.index for drift in self.drifts}
         numbers |= {f"drift/{drift.name}_p": drift.p_value for drift in self.drifts}
         if self.change is not None:
-            moved, name = self.change.change, f"since_judged/{self.metric}"
-            numbers |= {name: moved.estimate, f"{name}_low": moved.low, f"{name}_high": moved.high}
+            change, name = self.change.change, f"since_judged/{self.metric}"
+            numbers |= {name: change.estimate, f"{name}_low": change.low, f"{name}_high": change.high}
         return numbers
 
 
@@ -110,26 +110,26 @@ def watch_champion(
         root: the repository, whose DVC finds the older rows.
     """
     try:
-        watched = compared(of_version(champion), recipe, tonight, root)
+        result = compared(of_version(champion), recipe, tonight, root)
     except UserError as error:
-        watched = NightlyResult(recipe.metric, notes=(str(error),))
-    records.log_metrics(run_id, watched.metrics)
-    figure = plots.drift(watched.drifts) if watched.drifts else None
+        result = NightlyResult(recipe.metric, notes=(str(error),))
+    records.log_metrics(run_id, result.metrics)
+    figure = plots.drift(result.drifts) if result.drifts else None
     if figure is not None:
         records.log_figure(run_id, "plots/drift.png", figure)
     title = f"{champion.name} version {champion.version} since it was judged"
-    records.log_text(run_id, PAGE, drift_page.page(title, watched, recipe.drift, figure))
-    return watched
+    records.log_text(run_id, PAGE, drift_page.page(title, result, recipe.drift, figure))
+    return result
 
 
-def lines(watched: NightlyResult) -> str:
+def lines(result: NightlyResult) -> str:
     """Return the result of a night in Markdown, for the run's description."""
-    said = [
-        f"✘ worse: {watched.worse}" if watched.worse else "",
-        f"✘ drifted: {watched.drifted}" if watched.drifted else "",
-        *watched.notes,
+    entries = [
+        f"✘ worse: {result.worse}" if result.worse else "",
+        f"✘ drifted: {result.drifted}" if result.drifted else "",
+        *result.notes,
     ]
-    return "\n".join(f"- {cell(line)}" for line in [*filter(None, said), f"the page is the artifact {PAGE}"])
+    return "\n".join(f"- {cell(line)}" for line in [*filter(None, entries), f"the page is the artifact {PAGE}"])
 
 
 def compared(before: VersionRecord, recipe: WatchSections, tonight: NightlyMeasurements, root: Path) -> NightlyResult:
@@ -164,9 +164,9 @@ def _change(
     notes: list[str],
 ) -> tuple[MetricChange | None, int]:
     """Return the change of the metric (None if it cannot be compared) and the number of compared problems."""
-    other = [key for key in MEASURED_ALIKE if before.params.get(key) != tonight.params.get(key)]
-    if other:
-        notes.append(f"its answers are not compared: {', '.join(other)} is another than when it was judged")
+    differing = [key for key in MEASURED_ALIKE if before.params.get(key) != tonight.params.get(key)]
+    if differing:
+        notes.append(f"its answers are not compared: {', '.join(differing)} is another than when it was judged")
         return None, 0
     _, pairs = flips(judged, now, _same_problems(before, tonight.version, root))
     try:
@@ -191,8 +191,10 @@ def _same_problems(before: VersionRecord, version: DataVersion, root: Path) -> d
     older = prepared_hashes(before.data)
     if older.get(SHOWN) == hashes.get(SHOWN):
         return None
-    with tempfile.TemporaryDirectory() as beside:
-        files = [PreparedFiles(root, Path(beside) / name, known) for name, known in (("old", older), ("new", hashes))]
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [
+            PreparedFiles(root, Path(scratch) / name, digests) for name, digests in (("old", older), ("new", hashes))
+        ]
         if not all(side.has(SHOWN) for side in files):
             return {}
         old, new = (side.marks(SHOWN) for side in files)

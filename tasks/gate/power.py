@@ -34,17 +34,17 @@ def gate_power(recipe: Recipe, difference: float | None) -> str:
         raise UserError(f"--difference {difference}: must lie between 0 and 1")
     gate = recipe.gate
     spread, source = _spread(recipe)
-    wanted = DIFFERENCES if difference is None else (difference,)
+    differences = DIFFERENCES if difference is None else (difference,)
     lines = [
         f"{recipe.name}: {gate.problems} problems of the gate split, {gate.samples} samples each",
         f"spread of the paired differences over problems: {spread:.3f} ({source})",
         "",
         "problems needed to find a true difference with 80 % power",
-        f"{'look':>6} {'level':>9} " + " ".join(f"{difference:>9.3f}" for difference in wanted),
+        f"{'look':>6} {'level':>9} " + " ".join(f"{difference:>9.3f}" for difference in differences),
     ]
     for night in (*(night for night in NIGHTS if night < gate.looks), gate.looks):
         look = gate.next_look(night - 1)
-        needed = " ".join(f"{problems_needed(spread, difference, look.alpha):>9,}" for difference in wanted)
+        needed = " ".join(f"{problems_needed(spread, difference, look.alpha):>9,}" for difference in differences)
         lines.append(f"{night:>6} {look.alpha:>9.2g} {needed}")
     return "\n".join(lines)
 
@@ -53,12 +53,12 @@ def _spread(recipe: Recipe) -> tuple[float, str]:
     champion = registry.champion(policy_name(recipe))
     run = registry.facts_of(champion).get(tags.EVALUATION_RUN, "") if champion is not None else ""
     if champion is not None and run:
-        with tempfile.TemporaryDirectory() as beside:
-            file = records.fetch_artifact(run, "evaluation/records.parquet", Path(beside))
-            measured = read_records(file) if file is not None else []
-        if measured and all(len(record.samples) > 1 for record in measured):
-            correct = np.array([[float(s.correct) for s in record.samples] for record in measured])
-            said = f"champion version {champion.version} on validation, and {OWN} assumed between two trainings"
-            return spread_of_differences(correct, recipe.gate.samples, OWN), said
+        with tempfile.TemporaryDirectory() as scratch:
+            file = records.fetch_artifact(run, "evaluation/records.parquet", Path(scratch))
+            evaluated = read_records(file) if file is not None else []
+        if evaluated and all(len(record.samples) > 1 for record in evaluated):
+            correct = np.array([[float(s.correct) for s in record.samples] for record in evaluated])
+            source = f"champion version {champion.version} on validation, and {OWN} assumed between two trainings"
+            return spread_of_differences(correct, recipe.gate.samples, OWN), source
     spread = float(np.sqrt(2 * UNCERTAINTY / recipe.gate.samples + OWN**2))
     return spread, f"assumed, no champion exists yet: p (1 - p) {UNCERTAINTY} on average, {OWN} between two trainings"

@@ -62,7 +62,7 @@ def code_version(root: Path) -> CodeVersion:
     commit = git_output(root, "rev-parse", "--verify", "--quiet", "HEAD").strip()
     if not commit:
         return CodeVersion(NO_COMMIT, without=without_commit(root))
-    listed, failed = ask_git(
+    listing, failure = ask_git(
         root,
         "status",
         "--porcelain=v1",
@@ -74,9 +74,9 @@ def code_version(root: Path) -> CodeVersion:
         *FILES,
         *ELSEWHERE,
     )
-    if failed:
-        return CodeVersion(commit, doubts=(f"what commit {commit[:8]} holds is unknown, {failed}",))
-    return CodeVersion(commit, tuple(sorted(_printable(entry[3:]) for entry in listed.split("\0") if entry)))
+    if failure:
+        return CodeVersion(commit, doubts=(f"what commit {commit[:8]} holds is unknown, {failure}",))
+    return CodeVersion(commit, tuple(sorted(_printable(entry[3:]) for entry in listing.split("\0") if entry)))
 
 
 def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
@@ -98,30 +98,30 @@ def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), pack
         doubts.append(
             f"what runs is the code of {package}, which commit {version.commit[:8]} does not hold: {_some(differing)}"
         )
-    named = [*(("recipe", file) for file in recipes), *(("file", file) for file in given)]
-    for kind, file in named:
+    files = [*(("recipe", file) for file in recipes), *(("file", file) for file in given)]
+    for kind, file in files:
         inside = file.resolve()
         if not inside.is_relative_to(root.resolve()):
             doubts.append(f"the {kind} {file} lies outside of the repository")
         elif (name := inside.relative_to(root.resolve()).as_posix()) not in version.changed:
-            held = _blobs(root, name).get(name)
-            if held is None or held != _blob(inside, held):
+            committed = _blobs(root, name).get(name)
+            if committed is None or committed != _blob(inside, committed):
                 doubts.append(f"commit {version.commit[:8]} does not hold the {kind} {file} as it is")
     return replace(version, doubts=tuple(doubts))
 
 
 def without_commit(root: Path) -> str:
     """Return the reason why git has no commit of `root`, in a few words, with a remedy if git refuses the folder."""
-    _, failed = ask_git(root, "rev-parse", "--git-dir")
-    if not failed:
+    _, failure = ask_git(root, "rev-parse", "--git-dir")
+    if not failure:
         return "no commit was made in the git repository yet"
-    why = failed.partition("fatal: ")[2] or failed
-    if why.startswith("not a git repository"):
+    reason = failure.partition("fatal: ")[2] or failure
+    if reason.startswith("not a git repository"):
         return NO_REPOSITORY
-    mend = ""
-    if "dubious ownership" in why:  # owned by another user, as in a container that runs under another user id
-        mend = f"; if you trust it: git config --global --add safe.directory {root.resolve()}"
-    return f"git refuses it: {why}{mend}"
+    remedy = ""
+    if "dubious ownership" in reason:  # owned by another user, as in a container that runs under another user id
+        remedy = f"; if you trust it: git config --global --add safe.directory {root.resolve()}"
+    return f"git refuses it: {reason}{remedy}"
 
 
 def git_output(root: Path, *arguments: str) -> str:
@@ -132,7 +132,7 @@ def git_output(root: Path, *arguments: str) -> str:
 def ask_git(root: Path, *arguments: str) -> tuple[str, str]:
     """Return a git command's output and "", or "" and the reason for its failure. Invalid UTF-8 becomes surrogates."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(root), *arguments],
             capture_output=True,
             encoding="utf-8",
@@ -141,23 +141,27 @@ def ask_git(root: Path, *arguments: str) -> tuple[str, str]:
         )
     except OSError as error:  # git is not installed
         return "", f"git {arguments[0]}: {error.strerror}"
-    if done.returncode == 0:
-        return done.stdout, ""
-    said = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-    return "", f"git {arguments[0]}: {_printable(said[0])}"
+    if process.returncode == 0:
+        return process.stdout, ""
+    lines = (process.stderr or process.stdout).strip().splitlines() or [f"exit status {process.returncode}"]
+    return "", f"git {arguments[0]}: {_printable(lines[0])}"
 
 
 def _not_in_commit(root: Path, package: Path) -> list[str]:
     """Return the files of the code in `package` that differ from the commit of `root`, are not in it, or only in it."""
-    held = {name: blob for name, blob in _blobs(root, *RUNNING).items() if _is_code(name)}
-    there = {
+    committed = {name: blob for name, blob in _blobs(root, *RUNNING).items() if _is_code(name)}
+    present = {
         file.relative_to(package).as_posix(): file
         for folder in RUNNING
         for file in (package / folder).rglob("*")
         if file.is_file() and _is_code(file.relative_to(package).as_posix())
     }
-    differing = [name for name, file in there.items() if name not in held or _blob(file, held[name]) != held[name]]
-    return sorted(_printable(name) for name in {*differing, *(held.keys() - there.keys())})
+    differing = [
+        name
+        for name, file in present.items()
+        if name not in committed or _blob(file, committed[name]) != committed[name]
+    ]
+    return sorted(_printable(name) for name in {*differing, *(committed.keys() - present.keys())})
 
 
 def _is_code(name: str) -> bool:
@@ -166,8 +170,8 @@ def _is_code(name: str) -> bool:
 
 def _blobs(root: Path, *paths: str) -> dict[str, str]:
     """Return path -> git's hash of the content, for all files below `paths` in the checked-out commit of `root`."""
-    listed = git_output(root, "ls-tree", "-r", "-z", "HEAD", "--", *paths)
-    entries = [entry.partition("\t") for entry in listed.split("\0") if entry]
+    listing = git_output(root, "ls-tree", "-r", "-z", "HEAD", "--", *paths)
+    entries = [entry.partition("\t") for entry in listing.split("\0") if entry]
     return {name: facts.split()[2] for facts, _, name in entries}
 
 

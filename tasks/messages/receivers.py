@@ -51,16 +51,16 @@ def receivers() -> list[Receiver]:
     Raises:
         UserError: an address is invalid. The message does not repeat it, as it may contain a token.
     """
-    named = os.environ.get(URLS, "").split()
-    for number, url in enumerate(named, 1):
+    urls = os.environ.get(URLS, "").split()
+    for number, url in enumerate(urls, 1):
         try:
             parts = urlsplit(url)
-            fits = parts.scheme in ("http", "https") and bool(parts.hostname)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname)
         except ValueError:
-            fits = False
-        if not fits:
+            valid = False
+        if not valid:
             raise UserError(f"{URLS}: address {number} must begin with http:// or https:// and have a host")
-    return [Receiver(url) for url in dict.fromkeys(named)]
+    return [Receiver(url) for url in dict.fromkeys(urls)]
 
 
 def post(receiver: Receiver, content: bytes, seconds: float = SECONDS) -> None:
@@ -80,8 +80,8 @@ def post(receiver: Receiver, content: bytes, seconds: float = SECONDS) -> None:
         status = error.code
     except NO_ANSWER as error:
         reason = getattr(error, "reason", error)
-        said = type(reason).__name__ if not isinstance(reason, OSError) else reason.strerror or type(reason).__name__
-        raise NotDelivered(f"{receiver.host} does not answer ({said})") from None
+        detail = type(reason).__name__ if not isinstance(reason, OSError) else reason.strerror or type(reason).__name__
+        raise NotDelivered(f"{receiver.host} does not answer ({detail})") from None
     if not 200 <= status < 300:
         # Too large or malformed: the next try would be refused as well, and later events must not wait for ever.
         raise NotDelivered(f"{receiver.host} answered {status}", for_good=status in (400, 413, 422))

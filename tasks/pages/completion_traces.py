@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.evaluation.records import PromptRecord
+from models.evaluation.records import PromptRecord, turns_of
 from tasks.tracking.traces import Trace, shown
 
 MOST = 16
@@ -41,8 +40,7 @@ def completion_traces(
                 tags["reward"] = f"{sample.reward_score:.4f}"
             inputs = {"prompt": shown(str(problem["prompt"])), "expected": str(problem["answer"])}
             outputs = {"completion": shown(sample.text)}
-            turns = json.loads(sample.turns or "[]")
-            traces.append(Trace(f"{role} {record.id}", f"{role} sample", inputs, outputs, tags, turns))
+            traces.append(Trace(f"{role} {record.id}", f"{role} sample", inputs, outputs, tags, turns_of(sample)))
     return traces
 
 

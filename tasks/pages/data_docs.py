@@ -88,27 +88,27 @@ def _finding(finding: Finding, bounds: Mapping[str, Any]) -> str:
         ("held", "✔") if finding.held else ("failed", "✘") if check.severity == "critical" else ("warned", "!")
     )
     arguments = ", ".join(f"{key} {_bound(value, bounds)}" for key, value in check.arguments.items())
-    asked = f"<code>{escaped(check.type)}</code>" + (
+    expectation = f"<code>{escaped(check.type)}</code>" + (
         f" <span class='why'>{escaped(arguments)}</span>" if arguments else ""
     )
-    said = "holds" if finding.held else escaped(check.reason)
+    result = "holds" if finding.held else escaped(check.reason)
     if finding.observed:
-        said += f" (observed {escaped(finding.observed)})"
+        result += f" (observed {escaped(finding.observed)})"
     if finding.failing:
         shown = "".join(
             f"<tr><td class='number'>{value.row}</td><td><code>{escaped(value.id)}</code></td>"
             f"<td><pre>{escaped(value.value[:LONGEST_VALUE])}</pre></td></tr>"
             for value in finding.failing
         )
-        left = finding.count - len(finding.failing)
-        more = f"<p>{left} more in the quarantine.</p>" if left > 0 else ""
-        said += (
+        remaining = finding.count - len(finding.failing)
+        more = f"<p>{remaining} more in the quarantine.</p>" if remaining > 0 else ""
+        result += (
             f"<details><summary>{finding.count} rows</summary><table><tr><th class='number'>row</th><th>id</th>"
             f"<th>value</th></tr>{shown}</table>{more}</details>"
         )
     return (
         f"<tr><td class='{style}'>{sign}</td><td><code>{escaped(check.column or 'table')}</code></td>"
-        f"<td>{asked}<br><span class='why'>{escaped(check.why)}</span></td><td class='{style}'>{said}</td></tr>"
+        f"<td>{expectation}<br><span class='why'>{escaped(check.why)}</span></td><td class='{style}'>{result}</td></tr>"
     )
 
 

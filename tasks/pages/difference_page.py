@@ -18,12 +18,12 @@ MOST = 200
 """Maximum number of rows, and of answers, that are shown of each kind."""
 
 
-def page(said: Difference) -> str:
+def page(difference: Difference) -> str:
     """Render the whole page."""
-    flips = said.evaluation.flips
+    flips = difference.evaluation.flips
     lead = (
-        f"{len(said.recipe)} settings, {len(said.packages)} packages and {len(said.machine)} facts of the machine "
-        f"differ; {'the rows are the same' if said.data.same else 'the rows of the data differ'}"
+        f"{len(difference.recipe)} settings, {len(difference.packages)} packages and {len(difference.machine)} facts "
+        f"of the machine differ; {'the rows are the same' if difference.data.same else 'the rows of the data differ'}"
     )
     lead += (
         f"; {len(flips.worse)} answers became wrong and {len(flips.better)} right of {flips.compared}" if flips else ""
@@ -36,21 +36,21 @@ def page(said: Difference) -> str:
             f"{change.change:+.3f}",
             "yes" if change.shown else "no",
         ]
-        for change in said.evaluation.metrics
+        for change in difference.evaluation.metrics
     ]
     sections = (
         ("Metrics", table(["metric", "before", "after", "difference [95 %]", "0 left out"], metrics)),
-        ("Became wrong", _answers(said.evaluation.worse)),
-        ("Became right", _answers(said.evaluation.better)),
-        ("Data", _data(said.data)),
-        ("Recipe", _settings(said.recipe)),
-        ("Code", _code(said.code)),
-        ("Packages", _settings(said.packages)),
-        ("Machine", _settings(said.machine)),
-        ("Not compared", _list([*said.notes, *said.evaluation.notes, *said.data.unread])),
+        ("Became wrong", _answers(difference.evaluation.worse)),
+        ("Became right", _answers(difference.evaluation.better)),
+        ("Data", _data(difference.data)),
+        ("Recipe", _settings(difference.recipe)),
+        ("Code", _code(difference.code)),
+        ("Packages", _settings(difference.packages)),
+        ("Machine", _settings(difference.machine)),
+        ("Not compared", _list([*difference.notes, *difference.evaluation.notes, *difference.data.unread])),
     )
-    body = "".join(f"<h2>{title}</h2>{inside or '<p>no difference</p>'}" for title, inside in sections)
-    return whole_page(f"{said.before} → {said.after}", f"{lead}.", body)
+    body = "".join(f"<h2>{title}</h2>{content or '<p>no difference</p>'}" for title, content in sections)
+    return whole_page(f"{difference.before} → {difference.after}", f"{lead}.", body)
 
 
 def _settings(settings: Sequence[SettingDifference]) -> str:
@@ -91,12 +91,12 @@ def _rows(split: SplitDifference) -> str:
         ("changed", [f"{old} → {new}" for old, new in split.changed]),
         ("moved here", [f"{name} from {origin}" for name, origin in split.moved]),
     )
-    rows = [[what, ", ".join(ids[:MOST]) + (" …" if len(ids) > MOST else "")] for what, ids in kinds if ids]
+    rows = [[kind, ", ".join(ids[:MOST]) + (" …" if len(ids) > MOST else "")] for kind, ids in kinds if ids]
     return _folded(f"rows of {file_name(split.kind, split.split)}", table(["", "ids"], rows))
 
 
 def _answers(answers: Sequence[FlippedAnswer]) -> str:
-    shown = [
+    rows = [
         f"<tr><td><code>{escaped(entry.id)}</code></td>"
         + "".join(
             f"<td><pre>{escaped(shortened(text, LONGEST))}</pre></td>"
@@ -105,15 +105,15 @@ def _answers(answers: Sequence[FlippedAnswer]) -> str:
         + "</tr>"
         for entry in answers[:MOST]
     ]
-    if not shown:
+    if not rows:
         return ""
     head = "<tr><th>id</th><th>prompt</th><th>expected</th><th>before</th><th>after</th></tr>"
     more = f"<p>and {len(answers) - MOST:,} more</p>" if len(answers) > MOST else ""
-    return f"<table>{head}{''.join(shown)}</table>{more}"
+    return f"<table>{head}{''.join(rows)}</table>{more}"
 
 
-def _folded(title: str, inside: str) -> str:
-    return f"<details><summary>{escaped(title)}</summary>{inside}</details>" if inside else ""
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{escaped(title)}</summary>{content}</details>" if content else ""
 
 
 def _list(lines: Sequence[str]) -> str:

@@ -98,9 +98,9 @@ def _summary(sample: Sample) -> str:
 
 
 def _picture(figure: Figure) -> str:
-    beside = io.BytesIO()
-    figure.savefig(beside, format="png", dpi=120)
-    encoded = base64.b64encode(beside.getvalue()).decode()
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=120)
+    encoded = base64.b64encode(image.getvalue()).decode()
     return f'<img alt="shares of the bins" style="max-width: 100%" src="data:image/png;base64,{encoded}">'
 
 

@@ -69,7 +69,7 @@ def model_card(card: Card, folder: str) -> str:
         folder: path of the exported folder in commands.
     """
     head = yaml.safe_dump(_front_matter(card), sort_keys=False, allow_unicode=True)
-    judged = "\n\n".join(filter(None, (cell(card.verdict), cell(card.compared), gate_table(card.checks))))
+    gate_text = "\n\n".join(filter(None, (cell(card.verdict), cell(card.compared), gate_table(card.checks))))
     aliases = f" ({', '.join(card.aliases)})" if card.aliases else ""
     parts = (
         f"---\n{head}---",
@@ -77,7 +77,7 @@ def model_card(card: Card, folder: str) -> str:
         "A policy that Rewardflow fine-tuned by reinforcement learning.",
         section("Use", _use(card, folder)),
         section("Evaluation", _evaluation(card)),
-        section("Gate", judged or "No gate has judged this version."),
+        section("Gate", gate_text or "No gate has judged this version."),
         section("Approval", _facts(card.approval) or "It was not made champion."),
         section("Data", table(["data", "role", "hash", "rows"], [[cell(text) for text in row] for row in card.data])),
         section("Where it comes from", _facts(card.origin)),
@@ -108,13 +108,13 @@ def _front_matter(card: Card) -> dict[str, object]:
     elif card.source is not None and (entry := entry_with(card.source.gguf_sha256)) is not None:
         facts["base_model"] = f"{entry.publisher}/{entry.title}"
     if card.metrics:
-        measured = [
+        metrics = [
             {"type": name, "name": name, "value": round(value.estimate, 6)} for name, value in card.metrics.items()
         ]
         result = {
             "task": {"type": "text-generation"},
             "dataset": {"type": "other", "name": card.evaluated_on},
-            "metrics": measured,
+            "metrics": metrics,
         }
         facts["model-index"] = [{"name": f"{card.name} version {card.version}", "results": [result]}]
     return facts
@@ -122,7 +122,7 @@ def _front_matter(card: Card) -> dict[str, object]:
 
 def _use(card: Card, folder: str) -> str:
     gpu, cpu = serve_commands(folder, card.served_name)
-    loading = (
+    example = (
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
         f'model, tokenizer = (kind.from_pretrained("{folder}") for kind in (AutoModelForCausalLM, AutoTokenizer))'
     )
@@ -145,15 +145,15 @@ def _use(card: Card, folder: str) -> str:
     if card.use.gated or card.use.mask_top_p < 1:
         notes.append("Its completions are drawn with a second model that is in this folder (`use.json`), which vLLM "
                      "and transformers by themselves do not do: what they draw is another policy.")  # fmt: skip
-    return "\n\n".join([fenced(f"{gpu}\n# on a CPU:\n{cpu}", "bash"), fenced(loading, "python"), *notes])
+    return "\n\n".join([fenced(f"{gpu}\n# on a CPU:\n{cpu}", "bash"), fenced(example, "python"), *notes])
 
 
 def _evaluation(card: Card) -> str:
     if not card.metrics:
         return "No evaluation is on record."
     rows = [[cell(name), number(value)] for name, value in card.metrics.items()]
-    said = f"On {cell(card.evaluated_on)}, with 95 % bootstrap intervals over prompts."
-    return f"{said}\n\n{table(['metric', 'value'], rows)}"
+    introduction = f"On {cell(card.evaluated_on)}, with 95 % bootstrap intervals over prompts."
+    return f"{introduction}\n\n{table(['metric', 'value'], rows)}"
 
 
 def _licence(card: Card) -> str:

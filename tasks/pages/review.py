@@ -80,9 +80,9 @@ def write_review(
             shown = {key: value for key, value in row.metrics.items() if key.split("/")[0] in CURVES}
             log(row.step, shown | first_curves(row.metrics))
     registry.log_model_outputs(parent_run, [trained.links["model_id"]])
-    asked = {record.id for of_role in measured.values() for record in of_role}
+    problem_ids = {record.id for of_role in measured.values() for record in of_role}
     pieces = table_pieces(clean_folder(validated), "problems", "validation")
-    problems = {name: row for piece in pieces for row in piece.to_pylist() if (name := str(row["id"])) in asked}
+    problems = {name: row for piece in pieces for row in piece.to_pylist() if (name := str(row["id"])) in problem_ids}
     worst = _worst(measured["candidate"], problems)
     records.log_table(parent_run, "samples/side_by_side.json", side_by_side(measured, problems))
     if not promotion.reused:  # an earlier run has already logged its own
@@ -128,14 +128,14 @@ def name_run(
     else:
         name = run_names.judged(promotion.version, record)
     runs.rename(run_id, name)
-    shown = {
+    run_tags = {
         tags.RUN_VERDICT: "nothing changed" if promotion.reused else promotion.decision,
         tags.RUN_VERSION: str(promotion.version),
         tags.RUN_DATA: facts.get("data", "")[:8],
     }
     if record.difference is not None and not promotion.reused:
-        shown[tags.RUN_DIFFERENCE] = points(record.difference, record.metric)
-    runs.set_tags(run_id, shown)
+        run_tags[tags.RUN_DIFFERENCE] = points(record.difference, record.metric)
+    runs.set_tags(run_id, run_tags)
     records.log_metrics(run_id, {views.ACCURACY: float(prompt_values(candidate, "sampled_accuracy").mean())})
 
 

@@ -8,36 +8,40 @@ from tasks.pages.html_page import escaped, table, whole_page
 from tasks.people.people_say import ReviewSummary, Row
 
 
-def review_page(what: ReviewSummary) -> str:
+def review_page(summary: ReviewSummary) -> str:
     """Render one HTML file; completions and comments are shown as text."""
-    facts = table(["question", "answer"], [[name, answer] for name, answer in review_lines(what)])
-    rows = sorted(what.rows, key=lambda row: (str(row["problem"]), str(row["date"])))
+    facts = table(["question", "answer"], [[name, answer] for name, answer in review_lines(summary)])
+    rows = sorted(summary.rows, key=lambda row: (str(row["problem"]), str(row["date"])))
     answers = "".join(_answer(row) for row in rows)
     lead = "What people preferred, blind to which version wrote what."
-    return whole_page(f"{what.model}: {what.title}, by people", lead, f"{facts}<h2>Answers</h2>{answers}")
+    return whole_page(f"{summary.model}: {summary.title}, by people", lead, f"{facts}<h2>Answers</h2>{answers}")
 
 
-def review_lines(what: ReviewSummary) -> list[tuple[str, str]]:
+def review_lines(summary: ReviewSummary) -> list[tuple[str, str]]:
     """Summarise the answers as pairs of question and answer."""
-    people = sorted({str(row["reviewer"]) for row in what.rows})
-    counts = [(name, sum(row["preferred"] == name for row in what.rows)) for name in _LABELS]
+    people = sorted({str(row["reviewer"]) for row in summary.rows})
+    counts = [(name, sum(row["preferred"] == name for row in summary.rows)) for name in _LABELS]
     lines = [
-        ("answers", f"{len(what.rows)} by {len(people)}: {', '.join(people) or 'no reviewer yet'}"),
+        ("answers", f"{len(summary.rows)} by {len(people)}: {', '.join(people) or 'no reviewer yet'}"),
         ("of these", ", ".join(f"{count} {_LABELS[name]}" for name, count in counts)),
     ]
-    if what.preferred is not None:
-        low, high = what.preferred.low, what.preferred.high
+    if summary.preferred is not None:
+        low, high = summary.preferred.low, summary.preferred.high
         lines.append(
             (
                 "candidate preferred",
-                f"{what.preferred.estimate:.0%} [{low:.0%}, {high:.0%}] of the prompts that were decided",
+                f"{summary.preferred.estimate:.0%} [{low:.0%}, {high:.0%}] of the prompts that were decided",
             )
         )
-        lines.append(("what stood first", f"preferred in {what.first:.0%}"))
-    if what.agreement.questions:
-        alpha = "not defined, all said the same" if math.isnan(what.agreement.alpha) else f"{what.agreement.alpha:.2f}"
-        lines.append(("agreement", f"{what.agreement.share:.0%} of two answers to one prompt are the same"))
-        lines.append(("Krippendorff's alpha", f"{alpha}, over {what.agreement.questions} prompts"))
+        lines.append(("what stood first", f"preferred in {summary.first:.0%}"))
+    if summary.agreement.questions:
+        alpha = (
+            "not defined, all said the same"
+            if math.isnan(summary.agreement.alpha)
+            else f"{summary.agreement.alpha:.2f}"
+        )
+        lines.append(("agreement", f"{summary.agreement.share:.0%} of two answers to one prompt are the same"))
+        lines.append(("Krippendorff's alpha", f"{alpha}, over {summary.agreement.questions} prompts"))
     else:
         lines.append(("agreement", "not known: no prompt has answers of two reviewers"))
     return lines

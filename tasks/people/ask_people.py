@@ -53,20 +53,20 @@ def ask(
     if candidate.version == champion.version:
         raise UserError(f"version {candidate.version} is compared with itself; name another one with --against")
     people = [_name(reviewer) for reviewer in reviewers] or [""]
-    ours = of_version(candidate)
+    record = of_version(candidate)
     with store.exclusive("review"):
         pairs: Sequence[AnswerPair] = ()
-        asked = []
+        requests = []
         for person in dict.fromkeys(people):
             file = f"{FOLDER}/{candidate.version}-against-{champion.version}/{person or _ANYBODY}.json"
-            known = read_text(ours.run, file)
-            if known:
-                review = read_review(known)
+            text = read_text(record.run, file)
+            if text:
+                review = read_review(text)
             else:
                 pairs = pairs or draw()
-                review = _make(ours, champion.version, file, person, pairs)
-            asked.append(ReviewRequest(review, review_queues.page_of_queue(ours.run, review.queue), new=not known))
-    return asked
+                review = _create_review(record, champion.version, file, person, pairs)
+            requests.append(ReviewRequest(review, review_queues.page_of_queue(record.run, review.queue), new=not text))
+    return requests
 
 
 def reviews_of(run_id: str) -> list[BlindReview]:
@@ -97,34 +97,36 @@ def _name(reviewer: str) -> str:
     return name
 
 
-def _make(ours: VersionRecord, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> BlindReview:
+def _create_review(
+    record: VersionRecord, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]
+) -> BlindReview:
     """Create a queue in MLflow and, once it is complete, the artifact that describes it."""
-    assert ours.version is not None
-    number = len(_files(ours.run))
-    planned = BlindReview(
-        model=ours.version.name,
-        candidate=ours.version.version,
+    assert record.version is not None
+    number = len(_files(record.run))
+    draft = BlindReview(
+        model=record.version.name,
+        candidate=record.version.version,
         champion=champion,
-        data=ours.params.get("data.name", "data"),
+        data=record.params.get("data.name", "data"),
         reviewer=reviewer,
         queue="",
         pairs={},
         candidate_first={},
     )
-    name = planned.title + (f", {reviewer}" if reviewer else "")
-    made = review_queues.make_queue(ours.run, name, reviewer, [pair_trace(pair, number, file) for pair in pairs])
-    by_trace = dict(zip(made.traces, pairs, strict=True))
+    name = draft.title + (f", {reviewer}" if reviewer else "")
+    queue = review_queues.make_queue(record.run, name, reviewer, [pair_trace(pair, number, file) for pair in pairs])
+    by_trace = dict(zip(queue.traces, pairs, strict=True))
     review = replace(
-        planned,
-        queue=made.id,
+        draft,
+        queue=queue.id,
         pairs=by_trace,
         candidate_first={trace: candidate_first(pair.problem, number) for trace, pair in by_trace.items()},
     )
-    records.log_text(ours.run, file, json.dumps(asdict(review), ensure_ascii=False, indent=1))
-    runs.set_tags(ours.run, {tags.REVIEWS: json.dumps([*_files(ours.run), file])})
+    records.log_text(record.run, file, json.dumps(asdict(review), ensure_ascii=False, indent=1))
+    runs.set_tags(record.run, {tags.REVIEWS: json.dumps([*_files(record.run), file])})
     return review
 
 
 def _files(run_id: str) -> list[str]:
-    known = store.patiently(store.client().get_run, run_id).data.tags.get(tags.REVIEWS, "[]")
-    return [str(file) for file in json.loads(known)]
+    value = store.patiently(store.client().get_run, run_id).data.tags.get(tags.REVIEWS, "[]")
+    return [str(file) for file in json.loads(value)]

@@ -73,30 +73,32 @@ def collect(newest: VersionInfo, root: Path, name: str = "", report: Report = pr
         raise UserError(f"no reviewer was asked about {newest.name} yet; run `rewardflow review queue`")
     name = name or f"{reviews[-1][1].data}-reviewed"
     before = _rows_before(root, name, report)
-    fresh = [row for run, review in reviews for row in rows_of(review, review_queues.answers(run, list(review.pairs)))]
-    rows = merged(before, fresh)
-    outcome = []
-    compared = defaultdict(list)
+    new_rows = [
+        row for run, review in reviews for row in rows_of(review, review_queues.answers(run, list(review.pairs)))
+    ]
+    rows = merged(before, new_rows)
+    summaries = []
+    reviews_by_pair = defaultdict(list)
     for run, review in reviews:
-        compared[run, review.candidate, review.champion].append(review)
-    for (run, _, _), some in compared.items():
-        traces = {trace for review in some for trace in review.pairs}
-        outcome.append(review_summary_of(some[0], [row for row in rows if row["trace"] in traces]))
-        _show(run, outcome[-1])
+        reviews_by_pair[run, review.candidate, review.champion].append(review)
+    for (run, _, _), group in reviews_by_pair.items():
+        traces = {trace for review in group for trace in review.pairs}
+        summaries.append(review_summary_of(group[0], [row for row in rows if row["trace"] in traces]))
+        _log_summary(run, summaries[-1])
     files = as_files(rows)
-    version = _pinned(root, name, files, rows != before, report) if DECIDED in files else None
-    return Collected(name, version, rows, sum(row not in before for row in rows), outcome)
+    version = _pin_version(root, name, files, rows != before, report) if DECIDED in files else None
+    return Collected(name, version, rows, sum(row not in before for row in rows), summaries)
 
 
-def _pinned(root: Path, name: str, files: dict[str, str], changed: bool, report: Report) -> DataVersion:
+def _pin_version(root: Path, name: str, files: dict[str, str], changed: bool, report: Report) -> DataVersion:
     if not changed and (root / RAW / f"{name}.dvc").is_file():
-        known = current(name, root)
-        if not known.unpinned:
-            return known
-    with tempfile.TemporaryDirectory() as beside:
+        version = current(name, root)
+        if not version.unpinned:
+            return version
+    with tempfile.TemporaryDirectory() as scratch:
         for file, text in files.items():
-            write_file(Path(beside) / file, text)
-        settings = DataSettings(name=name, path=(Path(beside),), format="kinds")
+            write_file(Path(scratch) / file, text)
+        settings = DataSettings(name=name, path=(Path(scratch),), format="kinds")
         return add(settings, root, report)[0]
 
 
@@ -118,6 +120,6 @@ def _rows_before(root: Path, name: str, report: Report) -> list[Row]:
     return merged(rows, [])
 
 
-def _show(run: str, what: ReviewSummary) -> None:
-    records.log_text(run, f"{FOLDER}/{what.candidate}-against-{what.champion}.html", review_page(what))
-    records.log_metrics(run, metrics_of(what))
+def _log_summary(run: str, summary: ReviewSummary) -> None:
+    records.log_text(run, f"{FOLDER}/{summary.candidate}-against-{summary.champion}.html", review_page(summary))
+    records.log_metrics(run, metrics_of(summary))

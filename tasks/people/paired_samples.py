@@ -25,7 +25,7 @@ from tasks.data.data_difference import PreparedFiles, prepared_hashes
 from tasks.pages.completion_traces import drawn
 from tasks.people.blind_pairs import AnswerPair, answer_pairs
 from tasks.registered.policy import PolicyFiles, registered_policy
-from tasks.registered.recorded_recipe import read_asked
+from tasks.registered.recorded_recipe import read_recorded_recipe
 from tasks.tracking.recorded import of_version
 from tasks.tracking.registry import VersionInfo
 
@@ -48,28 +48,30 @@ def sampled_pairs(candidate: VersionInfo, champion: VersionInfo, most: int, root
     Raises:
         UserError: recipe, prompts or weights are not available, or the two answer everything alike.
     """
-    ours = of_version(candidate)
-    recipe, _ = read_asked(ours)
+    candidate_record = of_version(candidate)
+    recipe, _ = read_recorded_recipe(candidate_record)
     sections = EvaluationSections(recipe)
     policies = [registered_policy(version) for version in (champion, candidate)]
-    with tempfile.TemporaryDirectory() as beside:
-        data = PreparedFiles(root, Path(beside), prepared_hashes(ours.data))
+    with tempfile.TemporaryDirectory() as scratch:
+        data = PreparedFiles(root, Path(scratch), prepared_hashes(candidate_record.data))
         if not data.has(TRAINING):
-            raise UserError(f"the training prompts of {ours.label} are neither in DVC's cache nor in the remote")
+            raise UserError(
+                f"the training prompts of {candidate_record.label} are neither in DVC's cache nor in the remote"
+            )
         run = policies[-1].folder
-        chosen: set[str] = set()
-        answered: list[list[PromptRecord]] = []
+        chosen_ids: set[str] = set()
+        answers: list[list[PromptRecord]] = []
         for policy in policies:
             tokens = RunTokens.read(policy.folder, run, sections)
-            problems = tokens.problems(Path(beside), "train", sections, most * _CHOSEN_FROM)
-            if not chosen:
+            problems = tokens.problems(Path(scratch), "train", sections, most * _CHOSEN_FROM)
+            if not chosen_ids:
                 problems.sort(key=lambda problem: drawn(f"{candidate.name}/{candidate.version}", problem.id))
-                chosen = {problem.id for problem in problems[: 2 * most]}
-            asked = [problem for problem in problems if problem.id in chosen]
-            answered.append(_answers(policy, tokens, asked, sections))
-        rows = data.rows(TRAINING, chosen)
-    by_id = {record.id: record for record in answered[0]}
-    pairs = answer_pairs([(by_id[record.id], record) for record in answered[1]], rows, most)
+                chosen_ids = {problem.id for problem in problems[: 2 * most]}
+            selected = [problem for problem in problems if problem.id in chosen_ids]
+            answers.append(_answers(policy, tokens, selected, sections))
+        rows = data.rows(TRAINING, chosen_ids)
+    by_id = {record.id: record for record in answers[0]}
+    pairs = answer_pairs([(by_id[record.id], record) for record in answers[1]], rows, most)
     if not pairs:
         raise UserError(f"versions {candidate.version} and {champion.version} answer every prompt alike")
     return pairs

@@ -32,7 +32,7 @@ class Base:
     """A registered version that a policy starts from."""
 
     version: registry.VersionInfo
-    asked: str
+    address: str
     """Its address in the recipe, such as `champion`."""
     resumed: bool = False
     """Whether it is the version that an earlier, stopped run began with."""
@@ -44,7 +44,7 @@ class Base:
 
     def __str__(self) -> str:
         again = ", as when the stopped run began" if self.resumed else ""
-        return f"{self.version.uri}" + (f" ({self.asked}{again})" if self.asked != self.version.uri else "")
+        return f"{self.version.uri}" + (f" ({self.address}{again})" if self.address != self.version.uri else "")
 
 
 def named_version(base: str, model: str) -> registry.VersionInfo:
@@ -98,13 +98,13 @@ def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | 
     Raises:
         UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
-    asked = recipe.policy.base or ""
-    if not is_registered(asked):
+    address = recipe.policy.base or ""
+    if not is_registered(address):
         return recipe, None
     note, earlier = note_of(kind, recipe, home), None
     if note.is_file():
         earlier = _read(note)
-    base = Base(earlier or named_version(asked, policy_name(recipe)), asked, earlier is not None)
+    base = Base(earlier or named_version(address, policy_name(recipe)), address, earlier is not None)
     note.parent.mkdir(parents=True, exist_ok=True)
     write_file(note, json.dumps({"base": base.version.uri}) + "\n")
     return _with_folder(recipe, base), base
@@ -116,10 +116,10 @@ def current_base(recipe: Recipe) -> tuple[Recipe, Base | None]:
     Raises:
         UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
-    asked = recipe.policy.base or ""
-    if not is_registered(asked):
+    address = recipe.policy.base or ""
+    if not is_registered(address):
         return recipe, None
-    base = Base(named_version(asked, policy_name(recipe)), asked)
+    base = Base(named_version(address, policy_name(recipe)), address)
     return _with_folder(recipe, base), base
 
 

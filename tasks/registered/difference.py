@@ -75,32 +75,32 @@ def difference(before: VersionRecord, after: VersionRecord, root: Path) -> Diffe
     """
     notes: list[str] = []
 
-    def around(what: str, path: str, read: Callable[[str], dict[str, str]]) -> tuple[SettingDifference, ...]:
+    def compare_file(label: str, path: str, read: Callable[[str], dict[str, str]]) -> tuple[SettingDifference, ...]:
         old, new = read(read_text(before.trained_in, path)), read(read_text(after.trained_in, path))
         for side, facts in ((before, old), (after, new)):
             if not facts:
-                notes.append(f"the {what} of {side.label} is not on record")
+                notes.append(f"the {label} of {side.label} is not on record")
         return differing(old, new) if old and new else ()
 
-    with tempfile.TemporaryDirectory() as beside:
-        old_files = PreparedFiles(root, Path(beside) / "old", prepared_hashes(before.data))
-        new_files = PreparedFiles(root, Path(beside) / "new", prepared_hashes(after.data))
+    with tempfile.TemporaryDirectory() as scratch:
+        old_files = PreparedFiles(root, Path(scratch) / "old", prepared_hashes(before.data))
+        new_files = PreparedFiles(root, Path(scratch) / "new", prepared_hashes(after.data))
         return Difference(
             before=before.label,
             after=after.label,
             code=code_difference(before.facts.get(tags.GIT_COMMIT, ""), after.facts.get(tags.GIT_COMMIT, ""), root),
             data=data_difference(before.data, after.data, old_files, new_files),
             recipe=differing(before.params, after.params),
-            packages=around("list of packages", PACKAGES, read_packages),
-            machine=around("machine", MACHINE, read_machine),
+            packages=compare_file("list of packages", PACKAGES, read_packages),
+            machine=compare_file("machine", MACHINE, read_machine),
             evaluation=evaluation_difference(before, after, old_files, new_files),
             notes=tuple(notes),
         )
 
 
-def as_json(said: Difference) -> str:
+def as_json(result: Difference) -> str:
     """Return the whole difference as JSON, without truncation."""
-    return json.dumps(asdict(said), indent=1, ensure_ascii=False)
+    return json.dumps(asdict(result), indent=1, ensure_ascii=False)
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[SettingDifference, ...]:
@@ -115,9 +115,9 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Sett
 def code_difference(before: str, after: str, root: Path) -> CodeDifference:
     """Compare two recorded commits in the repository `root`."""
     old, new = (name.removesuffix("-dirty") for name in (before, after))
-    counted, unknown = ask_git(root, "rev-list", "--left-right", "--count", f"{old}...{new}", "--")
-    if unknown or not old or not new:
+    counts, failure = ask_git(root, "rev-list", "--left-right", "--count", f"{old}...{new}", "--")
+    if failure or not old or not new:
         return CodeDifference(before, after)
-    behind, ahead = (int(number) for number in counted.split())
-    named, _ = ask_git(root, "diff", "--name-only", "-z", old, new, "--", *FOLDERS, *FILES)
-    return CodeDifference(before, after, ahead, behind, tuple(filter(None, named.split("\0"))))
+    behind, ahead = (int(number) for number in counts.split())
+    listing, _ = ask_git(root, "diff", "--name-only", "-z", old, new, "--", *FOLDERS, *FILES)
+    return CodeDifference(before, after, ahead, behind, tuple(filter(None, listing.split("\0"))))

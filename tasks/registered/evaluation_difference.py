@@ -100,8 +100,8 @@ def read_answers(side: VersionRecord) -> list[PromptRecord] | None:
     """Return the answers of a version or a run's policy; None if they are not recorded."""
     if not side.evaluation:
         return None
-    with tempfile.TemporaryDirectory() as beside:
-        file = records.fetch_artifact(side.evaluation, RECORDS, Path(beside))
+    with tempfile.TemporaryDirectory() as scratch:
+        file = records.fetch_artifact(side.evaluation, RECORDS, Path(scratch))
         return read_records(file) if file is not None else None
 
 

@@ -41,41 +41,42 @@ MAKING, USING = ".lock", ".use"
 `rewardflow gc` keeps them: a lock whose file is deleted no longer blocks other processes."""
 
 
-def export(said: VersionRecord, target: Path, licence: str = "") -> None:
+def export(record: VersionRecord, target: Path, licence: str = "") -> None:
     """Write a version's model folder with its card to `target`, atomically.
 
     Args:
-        said: the record of the version.
+        record: the record of the version.
         target: a folder that does not exist yet, or is empty.
         licence: identifier as on the Hub; empty if unknown.
 
     Raises:
-        UserError: the folder is not empty, `said` is not a policy's version, or its files are gone or are not the
+        UserError: the folder is not empty, `record` is not a policy's version, or its files are gone or are not the
             registered ones.
     """
     require_empty(target)
-    version = said.version
+    version = record.version
     if version is None:
-        raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be exported")
+        raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be exported")
     original, _ = registered_files(version)
     check_model_folder(original)
     architectures = json.loads((original / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
     if any("SequenceClassification" in name for name in architectures):
-        raise UserError(f"{said.label} is a reward model; policies are exported")
+        raise UserError(f"{record.label} is a reward model; policies are exported")
     try:
-        with replace_folder(target.absolute()) as beside:
-            shutil.copytree(original, beside, copy_function=shutil.copyfile, dirs_exist_ok=True)  # as others may read
-            chat = _settle_chat(said, beside)
-            trusted = bool(recipe_of(said).get("policy", {}).get("trust_remote_code"))
-            write_tags(beside, ends_of_folder(beside), trust_remote_code=trusted)
-            text = model_card(card_of(said, version, original, licence, chat), f"./{target.name}")
-            (beside / CARD).write_text(text, encoding="utf-8")
+        with replace_folder(target.absolute()) as partial_folder:
+            # copyfile: the copies get the usual permissions, so that others may read them
+            shutil.copytree(original, partial_folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
+            chat = _settle_chat(record, partial_folder)
+            trusted = bool(recipe_of(record).get("policy", {}).get("trust_remote_code"))
+            write_tags(partial_folder, ends_of_folder(partial_folder), trust_remote_code=trusted)
+            text = model_card(card_of(record, version, original, licence, chat), f"./{target.name}")
+            (partial_folder / CARD).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{target}: cannot be written ({error.strerror})") from None
 
 
 @contextmanager
-def served_folder(said: VersionRecord, home: Path) -> Iterator[Path]:
+def served_folder(record: VersionRecord, home: Path) -> Iterator[Path]:
     """Export a version for serving, unless this was done before, and yield its folder in the state folder `home`.
 
     It is made once and reused while it is intact; `rewardflow gc` deletes folders that were not served for long, and
@@ -84,8 +85,8 @@ def served_folder(said: VersionRecord, home: Path) -> Iterator[Path]:
     Raises:
         UserError: see `export`.
     """
-    version = said.version
-    weights = said.facts.get(tags.WEIGHTS_SHA256) or (hash_folder(registry.fetch(version.uri)) if version else "")
+    version = record.version
+    weights = record.facts.get(tags.WEIGHTS_SHA256) or (hash_folder(registry.fetch(version.uri)) if version else "")
     folder = home / SERVING / f"{weights[:16]}-v{version.version if version else 0}"
     seal = folder.with_suffix(".sha256")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -94,11 +95,11 @@ def served_folder(said: VersionRecord, home: Path) -> Iterator[Path]:
         with folder.with_suffix(MAKING).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two commands that serve one version have one folder
             if folder.is_dir() and seal.is_file() and seal.read_text(encoding="utf-8") == hash_folder(folder):
-                for used in (folder, seal):
-                    os.utime(used)
+                for path in (folder, seal):
+                    os.utime(path)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
-                export(said, folder)
+                export(record, folder)
                 write_file(seal, hash_folder(folder))
         yield folder
 
@@ -127,15 +128,15 @@ def unused(place: Path) -> Iterator[bool]:
             yield True
 
 
-def recipe_of(said: VersionRecord) -> dict[str, Any]:
+def recipe_of(record: VersionRecord) -> dict[str, Any]:
     """Return the whole recipe of a version; empty if it is not recorded."""
-    whole = read_text(said.run, WHOLE)
-    return dict(json.loads(whole)) if whole else {}
+    text = read_text(record.run, WHOLE)
+    return dict(json.loads(text)) if text else {}
 
 
-def _settle_chat(said: VersionRecord, folder: Path) -> Chat:
+def _settle_chat(record: VersionRecord, folder: Path) -> Chat:
     """Write a chat template for a policy that was trained on plain prompts, if possible; return how it chats."""
-    policy = recipe_of(said).get("policy")
+    policy = recipe_of(record).get("policy")
     if policy is None or policy.get("chat"):
         return "own"
     use, trusted = read_use(folder), bool(policy.get("trust_remote_code"))
@@ -147,8 +148,8 @@ def require_empty(target: Path) -> None:
     if target.is_dir() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
-        what = "holds something already" if target.is_dir() else "is not a folder"
-        raise UserError(f"{target}: {what}; name a folder that is not there yet, or an empty one")
+        problem = "holds something already" if target.is_dir() else "is not a folder"
+        raise UserError(f"{target}: {problem}; name a folder that is not there yet, or an empty one")
 
 
 def served_name(version: VersionInfo) -> str:
@@ -156,19 +157,19 @@ def served_name(version: VersionInfo) -> str:
     return f"{version.name}-v{version.version}"
 
 
-def card_of(said: VersionRecord, version: VersionInfo, folder: Path, licence: str, chat: Chat) -> Card:
+def card_of(record: VersionRecord, version: VersionInfo, folder: Path, licence: str, chat: Chat) -> Card:
     """Collect the contents of a version's card.
 
     Args:
-        said: the record of the version.
+        record: the record of the version.
         version: the version.
         folder: its model folder.
         licence: see `export`.
         chat: the kind of its chat.
     """
-    facts, answers, recipe = said.facts, read_answers(said), recipe_of(said)
+    facts, answers, recipe = record.facts, read_answers(record), recipe_of(record)
     verdict = verdict_of(facts)
-    shown = {
+    origin = {
         "recipe": facts.get(tags.RECIPE, ""),
         "recipe sha256": facts.get(tags.RECIPE_SHA256, ""),
         "commit": facts.get(tags.GIT_COMMIT, ""),
@@ -179,7 +180,7 @@ def card_of(said: VersionRecord, version: VersionInfo, folder: Path, licence: st
         "trained on from": facts.get(tags.BASE_VERSION, ""),
         "base model": facts.get(tags.BASE_SOURCE, ""),
         "weights sha256": facts.get(tags.WEIGHTS_SHA256, ""),
-        "MLflow run": said.run,
+        "MLflow run": record.run,
         "address": version.uri,
     }
     return Card(
@@ -192,12 +193,12 @@ def card_of(said: VersionRecord, version: VersionInfo, folder: Path, licence: st
         base=recipe.get("policy", {}).get("base") or "",
         data=[
             [link.name, link.context, link.digest, f"{link.rows:,}" if link.rows is not None else ""]
-            for link in said.data
+            for link in record.data
         ],
-        origin=shown,
+        origin=origin,
         recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True) if recipe else "",
         evaluated_on=f"{len(answers):,} held-out problems" if answers else "",
-        metrics=metric_intervals(metric_names(said.metrics, answers), answers) if answers else {},
+        metrics=metric_intervals(metric_names(record.metrics, answers), answers) if answers else {},
         verdict=verdict_text(verdict) if verdict is not None else "",
         compared=": ".join(filter(None, (facts.get(tags.COMPARED_WITH, ""), facts.get(tags.IMPROVEMENT, "")))),
         checks=verdict.checks if verdict is not None else (),

@@ -98,32 +98,32 @@ class Reproduction:
 
 
 def reproduction(
-    said: VersionRecord,
+    record: VersionRecord,
     recipe: Recipe,
     data: str,
     original: Path,
-    made: Path,
-    measured: Mapping[str, float],
-    around: Surroundings,
+    reproduced: Path,
+    new_metrics: Mapping[str, float],
+    surroundings: Surroundings,
     tolerance: float,
 ) -> Reproduction:
     """Compare the model folder and metrics that were made again with those of the version.
 
     Args:
-        said: the record of the version.
+        record: the record of the version.
         recipe: as it was read again.
         data: hash of the prepared data.
         original: the version's model folder.
-        made: the folder that was made again.
-        measured: metrics of its evaluation.
-        around: packages and machine, then and now.
+        reproduced: the model folder that was made again.
+        new_metrics: metrics of the evaluation of `reproduced`.
+        surroundings: packages and machine, then and now.
         tolerance: largest allowed difference of a metric.
     """
-    old_hashes, new_hashes = tensor_hashes(original), tensor_hashes(made)
-    gaps = tensor_gaps(original, made) if old_hashes != new_hashes else []
-    old_files, new_files = _other_files(original), _other_files(made)
-    before, after = _evaluated(said.metrics), _evaluated(measured)
-    gone = [
+    old_hashes, new_hashes = tensor_hashes(original), tensor_hashes(reproduced)
+    gaps = tensor_gaps(original, reproduced) if old_hashes != new_hashes else []
+    old_files, new_files = _other_files(original), _other_files(reproduced)
+    before, after = _evaluated(record.metrics), _evaluated(new_metrics)
+    metric_gaps = [
         MetricGap(name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
         if name not in before or name not in after or not abs(after[name] - before[name]) <= tolerance
@@ -131,12 +131,12 @@ def reproduction(
     notes = [] if before else ["no evaluation of it is on record, so metrics are not compared"]
     notes += [
         f"the {what} of its run is not on record"
-        for what, facts in (("list of packages", around.packages_then), ("machine", around.machine_then))
+        for what, facts in (("list of packages", surroundings.packages_then), ("machine", surroundings.machine_then))
         if not facts
     ]
     return Reproduction(
-        version=said.label,
-        commit=said.commit,
+        version=record.label,
+        commit=record.commit,
         data=data,
         tensors=len(new_hashes),
         recorded_sha256=whole_hash(old_hashes),
@@ -145,22 +145,22 @@ def reproduction(
         files=tuple(
             name for name in sorted(old_files.keys() | new_files.keys()) if old_files.get(name) != new_files.get(name)
         ),
-        metrics=tuple(gone) if before else (),
+        metrics=tuple(metric_gaps) if before else (),
         compared=len(before),
         tolerance=tolerance,
-        recipe=differing(said.params, runs.param_texts(plain(recipe))),
-        packages=around.packages,
-        machine=around.machine,
-        machine_now=around.machine_now.get("cpu", ""),
+        recipe=differing(record.params, runs.param_texts(plain(recipe))),
+        packages=surroundings.packages,
+        machine=surroundings.machine,
+        machine_now=surroundings.machine_now.get("cpu", ""),
         notes=tuple(notes),
     )
 
 
-def surroundings_of(said: VersionRecord, root: Path) -> Surroundings:
+def surroundings_of(record: VersionRecord, root: Path) -> Surroundings:
     """Return packages and machine of the run that made a version, and those of this process."""
     return Surroundings(
-        packages_then=read_packages(read_text(said.trained_in, PACKAGES)),
-        machine_then=read_machine(read_text(said.trained_in, MACHINE)),
+        packages_then=read_packages(read_text(record.trained_in, PACKAGES)),
+        machine_then=read_machine(read_text(record.trained_in, MACHINE)),
         packages_now=packages(),
         machine_now=machine(root),
     )
@@ -179,30 +179,34 @@ def _other_files(folder: Path) -> dict[str, str]:
     }
 
 
-def note(said: VersionRecord, made: Reproduction) -> str:
+def record_reproduction(record: VersionRecord, comparison: Reproduction) -> str:
     """Record on the version and its page whether it was reproduced identically; return that sentence.
 
     Raises:
         UserError: the registry does not allow this user to write.
     """
-    assert said.version is not None, "only versions are made again"
-    at = clock.now().strftime("%Y-%m-%d %H:%M UTC")
-    where = made.machine_now or "an unnamed processor"
-    what = (
-        f"identical to the bit, {made.tensors} tensors, {made.compared} metrics within {made.tolerance:g}"
-        if made.identical
+    assert record.version is not None, "only versions are made again"
+    timestamp = clock.now().strftime("%Y-%m-%d %H:%M UTC")
+    processor = comparison.machine_now or "an unnamed processor"
+    outcome = (
+        f"identical to the bit, {comparison.tensors} tensors, "
+        f"{comparison.compared} metrics within {comparison.tolerance:g}"
+        if comparison.identical
         else "differs: "
         + ", ".join(
             part
             for part, count in (
-                (f"{len(made.gaps)} of {made.tensors} tensors", len(made.gaps)),
-                (f"{len(made.files)} other files", len(made.files)),
-                (f"{len(made.metrics)} of {made.compared} metrics not within {made.tolerance:g}", len(made.metrics)),
+                (f"{len(comparison.gaps)} of {comparison.tensors} tensors", len(comparison.gaps)),
+                (f"{len(comparison.files)} other files", len(comparison.files)),
+                (
+                    f"{len(comparison.metrics)} of {comparison.compared} metrics not within {comparison.tolerance:g}",
+                    len(comparison.metrics),
+                ),
             )
             if count
         )
     )
-    sentence = f"{what} ({at}, {where}, by {audit.person()})"
-    info = registry.version_info(said.version.name, said.version.version)
+    sentence = f"{outcome} ({timestamp}, {processor}, by {audit.person()})"
+    info = registry.version_info(record.version.name, record.version.version)
     annotate(info, {tags.REPRODUCED: sentence})
     return sentence

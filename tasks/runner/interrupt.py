@@ -31,7 +31,7 @@ WORDS = {
 
 
 @dataclass
-class _Asked:
+class _StopRequest:
     """The request to stop that this process has received, if any."""
 
     number: signal.Signals | None = None
@@ -43,16 +43,16 @@ class _Asked:
     """The work is done or was stopped: the remaining clean-up must not be interrupted by an exception."""
 
 
-_asked = _Asked()
+_stop_request = _StopRequest()
 
 _report_unraisable = sys.unraisablehook
 
 
 def install() -> None:
     """Install the handlers of SIGINT and SIGTERM and forget earlier signals. Do nothing outside the main thread."""
-    global _asked
+    global _stop_request
     if threading.current_thread() is threading.main_thread():
-        _asked = _Asked(installed=True)
+        _stop_request = _StopRequest(installed=True)
         sys.unraisablehook = _on_dropped
         for number in WORDS:
             signal.signal(number, _on_signal)
@@ -60,14 +60,14 @@ def install() -> None:
 
 def keep() -> None:
     """Set the handlers of `install` again if a library may have replaced them; do nothing before `install`."""
-    if _asked.installed and threading.current_thread() is threading.main_thread():
+    if _stop_request.installed and threading.current_thread() is threading.main_thread():
         for number in WORDS:
             signal.signal(number, _on_signal)
 
 
-def asked() -> signal.Signals | None:
+def received_signal() -> signal.Signals | None:
     """Return the signal that requested this process to stop; None if there was none."""
-    return _asked.number
+    return _stop_request.number
 
 
 def raise_again() -> None:
@@ -76,13 +76,13 @@ def raise_again() -> None:
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM was received.
     """
-    if _asked.number is not None:
+    if _stop_request.number is not None:
         raise KeyboardInterrupt
 
 
 def work_is_over() -> None:
     """Make the next signals end the process at once, instead of raising KeyboardInterrupt during clean-up."""
-    _asked.over = True
+    _stop_request.over = True
 
 
 def status(number: signal.Signals) -> int:
@@ -91,28 +91,28 @@ def status(number: signal.Signals) -> int:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    this, now = signal.Signals(number), time.monotonic()
-    if _asked.number is None:
-        _asked.number, _asked.at = this, now
-        if not _asked.over:
+    stop_signal, now = signal.Signals(number), time.monotonic()
+    if _stop_request.number is None:
+        _stop_request.number, _stop_request.at = stop_signal, now
+        if not _stop_request.over:
             raise KeyboardInterrupt
-    elif _asked.dropped:
-        _asked.dropped = False
-        if not _asked.over:
+    elif _stop_request.dropped:
+        _stop_request.dropped = False
+        if not _stop_request.over:
             raise KeyboardInterrupt
         return
-    elif now - _asked.at < TOGETHER:
+    elif now - _stop_request.at < TOGETHER:
         return
-    os.write(2, f"\n{WORDS[_asked.number]}\n".encode())
-    posix._exit(status(_asked.number))  # servers that were started here notice it and end
+    os.write(2, f"\n{WORDS[_stop_request.number]}\n".encode())
+    posix._exit(status(_stop_request.number))  # servers that were started here notice it and end
 
 
-def _on_dropped(dropped: sys.UnraisableHookArgs) -> None:
-    ours = issubclass(dropped.exc_type, KeyboardInterrupt) and _asked.number is not None
-    if not ours or threading.current_thread() is not threading.main_thread():
-        _report_unraisable(dropped)
+def _on_dropped(unraisable: sys.UnraisableHookArgs) -> None:
+    is_stop_request = issubclass(unraisable.exc_type, KeyboardInterrupt) and _stop_request.number is not None
+    if not is_stop_request or threading.current_thread() is not threading.main_thread():
+        _report_unraisable(unraisable)
         return
-    _asked.dropped = True
-    again = threading.Timer(MOMENT, signal.pthread_kill, (threading.main_thread().ident, _asked.number))
-    again.daemon = True
-    again.start()
+    _stop_request.dropped = True
+    timer = threading.Timer(MOMENT, signal.pthread_kill, (threading.main_thread().ident, _stop_request.number))
+    timer.daemon = True
+    timer.start()

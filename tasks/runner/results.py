@@ -55,23 +55,24 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     """
     try:
         content = json.loads((folder / RESULT).read_bytes())
-        recorded = content.pop("sha256")
+        recorded_hash = content.pop("sha256")
         outputs = dict(content["outputs"])
-        said = {name: (entry["bytes"], entry["sha256"]) for name, entry in outputs.items()}
+        recorded_files = {name: (entry["bytes"], entry["sha256"]) for name, entry in outputs.items()}
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError):
         raise NotAsMade(f"{RESULT} is broken") from None
-    if _hash_of(content) != recorded:
+    if _hash_of(content) != recorded_hash:
         raise NotAsMade(f"{RESULT} was changed")
-    there = _outputs(folder)
-    for name in sorted(said.keys() ^ there.keys()):
-        raise NotAsMade(f"{name} {'is missing' if name in said else 'was added'}")
-    for name, file in there.items():  # sizes first: a file that was cut short is found without reading all the others
-        if file.stat().st_size != said[name][0]:
-            raise NotAsMade(f"{name} has {file.stat().st_size:,} bytes, not {said[name][0]:,}")
-    for name, file in there.items():
-        if sha256_of(file) != said[name][1]:
+    present_files = _outputs(folder)
+    for name in sorted(recorded_files.keys() ^ present_files.keys()):
+        raise NotAsMade(f"{name} {'is missing' if name in recorded_files else 'was added'}")
+    # Sizes first: a file that was cut short is found without reading all the others.
+    for name, file in present_files.items():
+        if file.stat().st_size != recorded_files[name][0]:
+            raise NotAsMade(f"{name} has {file.stat().st_size:,} bytes, not {recorded_files[name][0]:,}")
+    for name, file in present_files.items():
+        if sha256_of(file) != recorded_files[name][1]:
             raise NotAsMade(f"{name} has other content than was made")
     del content["outputs"]
     return dict(content)
@@ -83,14 +84,14 @@ def clear_result(folder: Path) -> None:
     The runs that had made it are still recorded (`runs_of`).
     """
     if (folder / RESULT).is_file():
-        earlier = runs_of(folder)
-        aside = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
-        os.replace(folder, aside)  # atomic: a kill in between leaves no half of it
-        if earlier:
+        earlier_runs = runs_of(folder)
+        old_folder = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
+        os.replace(folder, old_folder)  # atomic: a kill in between leaves no half of it
+        if earlier_runs:
             with needs_space(folder):
                 folder.mkdir()
-                (folder / EARLIER).write_text("\n".join(earlier) + "\n", encoding="utf-8")
-        shutil.rmtree(aside)
+                (folder / EARLIER).write_text("\n".join(earlier_runs) + "\n", encoding="utf-8")
+        shutil.rmtree(old_folder)
 
 
 def runs_of(folder: Path) -> list[str]:
@@ -100,26 +101,26 @@ def runs_of(folder: Path) -> list[str]:
     """
     try:
         facts = json.loads((folder / RESULT).read_bytes())
-        last = [str(facts["run_id"])]
+        last_run = [str(facts["run_id"])]
     except (OSError, ValueError, TypeError, KeyError):
-        last = []
+        last_run = []
     try:
-        earlier = (folder / EARLIER).read_text(encoding="utf-8", errors="replace").split()
+        earlier_runs = (folder / EARLIER).read_text(encoding="utf-8", errors="replace").split()
     except OSError:
-        earlier = []
-    return list(dict.fromkeys([*last, *earlier]))
+        earlier_runs = []
+    return list(dict.fromkeys([*last_run, *earlier_runs]))
 
 
 def _outputs(folder: Path) -> dict[str, Path]:
     """Return relative path (POSIX) -> path of every output of the step in `folder`."""
-    digests = {}
+    files = {}
     for file in sorted(folder.rglob("*")):
-        inside = file.relative_to(folder)
-        top = inside.parts[0]
-        ours = top in (RESULT, CHECKPOINTS) or top.startswith(".result.") or MADE_FROM_OUTPUTS.fullmatch(top)
-        if not ours and (file.is_symlink() or not file.is_dir()):
-            digests[inside.as_posix()] = file
-    return digests
+        relative_path = file.relative_to(folder)
+        top = relative_path.parts[0]
+        excluded = top in (RESULT, CHECKPOINTS) or top.startswith(".result.") or MADE_FROM_OUTPUTS.fullmatch(top)
+        if not excluded and (file.is_symlink() or not file.is_dir()):
+            files[relative_path.as_posix()] = file
+    return files
 
 
 def _entry(file: Path) -> dict[str, Any]:

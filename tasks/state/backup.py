@@ -82,18 +82,18 @@ def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -
         raise UserError(f"{home}: no state folder, nothing to back up")
     if file.absolute().is_relative_to(home.absolute()):
         raise UserError(f"{file}: is in the state folder, and would be in the next backup; name another folder")
-    with tempfile.TemporaryDirectory(prefix="rewardflow-backup-") as copies, replace_file(file) as beside:
-        beside.touch(mode=0o600)
-        sources = list(_of_state(home, Path(copies)))
+    with tempfile.TemporaryDirectory(prefix="rewardflow-backup-") as copies, replace_file(file) as partial_file:
+        partial_file.touch(mode=0o600)
+        sources = list(_state_files(home, Path(copies)))
         for name, folder in (parts or {}).items():
             sources += [(f"{name}/{path.relative_to(folder)}", path) for path in _files(folder)]
-        written: dict[str, tuple[int, str]] = {}
-        with tarfile.open(beside, "w") as tar, bytes_shown("backup", _size(sources)) as show:
+        written_files: dict[str, tuple[int, str]] = {}
+        with tarfile.open(partial_file, "w") as tar, bytes_shown("backup", _size(sources)) as show:
             for name, path in sources:
                 digest = _add(tar, name, path, show)
                 if digest is not None:
-                    written[name] = digest
-            contents = Contents(datetime.now(UTC).isoformat(timespec="seconds"), _packages(), written)
+                    written_files[name] = digest
+            contents = Contents(datetime.now(UTC).isoformat(timespec="seconds"), _packages(), written_files)
             _add_manifest(tar, contents)
     return contents
 
@@ -114,20 +114,23 @@ def read_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) ->
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UserError(f"{target} is not empty; restore into a new folder (REWARDFLOW_HOME), then move it")
     contents = manifest(file)
-    with needs_space(home), tempfile.TemporaryDirectory(prefix=".restoring-", dir=_above(home)) as place:
-        there: dict[str, tuple[int, str]] = {}
+    with (
+        needs_space(home),
+        tempfile.TemporaryDirectory(prefix=".restoring-", dir=_parent_folder(home)) as scratch_folder,
+    ):
+        restored_files: dict[str, tuple[int, str]] = {}
         with _opened(file) as tar, bytes_shown("restore", contents.bytes) as show:
             for member in tar:
                 _require_plain(file, member)
                 if member.name != MANIFEST:
-                    there[member.name] = _extract(tar, member, Path(place), show)
-        _compare(file, contents.files, there)
+                    restored_files[member.name] = _extract(tar, member, Path(scratch_folder), show)
+        _require_same_files(file, contents.files, restored_files)
         for name, target in targets.items():
             if contents.holds(name):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with replace_folder(target) as beside:
-                    beside.rmdir()
-                    (Path(place) / name).rename(beside)
+                with replace_folder(target) as partial_folder:
+                    partial_folder.rmdir()
+                    (Path(scratch_folder) / name).rename(partial_folder)
     return contents
 
 
@@ -137,13 +140,13 @@ def require_hash(file: Path, sha256: str) -> None:
     Raises:
         UserError: it is another file, does not exist, or the noted value is not a SHA-256.
     """
-    wanted = sha256.strip().lower()
-    if not re.fullmatch("[0-9a-f]{64}", wanted):
+    expected = sha256.strip().lower()
+    if not re.fullmatch("[0-9a-f]{64}", expected):
         raise UserError("--sha256 takes the 64 hexadecimal digits that `rewardflow backup` printed")
     if not file.is_file():
         raise UserError(f"{file} does not exist")
-    if (there := sha256_of(file)) != wanted:
-        raise UserError(f"{file}: its SHA-256 is {there}, not {wanted}: it was changed; nothing was restored")
+    if (actual := sha256_of(file)) != expected:
+        raise UserError(f"{file}: its SHA-256 is {actual}, not {expected}: it was changed; nothing was restored")
 
 
 def manifest(file: Path) -> Contents:
@@ -154,50 +157,52 @@ def manifest(file: Path) -> Contents:
     """
     with _opened(file) as tar:
         try:
-            last = tar.extractfile(MANIFEST)
+            member = tar.extractfile(MANIFEST)
         except KeyError:
-            last = None
-        if last is None:
+            member = None
+        if member is None:
             raise UserError(f"{file}: has no {MANIFEST}: cut off, or no backup of rewardflow's")
         try:
-            said: dict[str, Any] = json.loads(last.read())
-            if said["format"] != FORMAT:
-                raise UserError(f"{file}: is of format {said['format']}, this version reads {FORMAT}")
-            files = {str(name): (int(size), str(digest)) for name, (size, digest) in said["files"].items()}
-            return Contents(str(said["made"]), dict(said["packages"]), files)
+            content: dict[str, Any] = json.loads(member.read())
+            if content["format"] != FORMAT:
+                raise UserError(f"{file}: is of format {content['format']}, this version reads {FORMAT}")
+            files = {str(name): (int(size), str(digest)) for name, (size, digest) in content["files"].items()}
+            return Contents(str(content["made"]), dict(content["packages"]), files)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{file}: its {MANIFEST} is damaged") from None
 
 
 def other_packages(contents: Contents) -> list[str]:
     """Return one line for each package whose installed version differs from that in the backup."""
-    here = _packages()
+    installed = _packages()
     return [
-        f"{name} was {before} and is {here[name]} now: its database is migrated at its first start"
+        f"{name} was {before} and is {installed[name]} now: its database is migrated at its first start"
         for name, before in contents.packages.items()
-        if here.get(name, before) != before
+        if installed.get(name, before) != before
     ]
 
 
-def _of_state(home: Path, copies: Path) -> Iterator[tuple[str, Path]]:
+def _state_files(home: Path, copies: Path) -> Iterator[tuple[str, Path]]:
     """Yield names and paths of the stored files of a state folder: first its databases, as consistent snapshots."""
-    rest = []
+    other_files = []
     for number, path in enumerate(_files(home)):
-        inside = path.relative_to(home)
-        if inside.parts[0] in OF_THE_MOMENT or path.suffix == ".lock":
+        relative_path = path.relative_to(home)
+        if relative_path.parts[0] in OF_THE_MOMENT or path.suffix == ".lock":
             continue
         if _is_database(path):
             copy = copies / str(number)
             with (
-                closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as live,
-                closing(sqlite3.connect(copy)) as still,
+                closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database,
+                closing(sqlite3.connect(copy)) as snapshot,
             ):
-                live.backup(still)
-                _forget_receivers(still)
-            yield f"{STATE}/{inside}", copy
-        elif not path.name.endswith(("-wal", "-shm", "-journal")) or not _is_database(path.with_name(_of(path))):
-            rest.append((f"{STATE}/{inside}", path))
-    yield from rest
+                database.backup(snapshot)
+                _forget_receivers(snapshot)
+            yield f"{STATE}/{relative_path}", copy
+        elif not path.name.endswith(("-wal", "-shm", "-journal")) or not _is_database(
+            path.with_name(_database_name(path))
+        ):
+            other_files.append((f"{STATE}/{relative_path}", path))
+    yield from other_files
 
 
 def _forget_receivers(copy: sqlite3.Connection) -> None:
@@ -211,7 +216,7 @@ def _forget_receivers(copy: sqlite3.Connection) -> None:
         copy.execute("VACUUM")  # otherwise deleted rows, of now or before, remain in the file
 
 
-def _of(journal: Path) -> str:
+def _database_name(journal: Path) -> str:
     """Return the name of the database that a journal of SQLite belongs to."""
     return journal.name.rpartition("-")[0]
 
@@ -274,8 +279,8 @@ def _add(tar: tarfile.TarFile, name: str, path: Path, show: Any) -> tuple[int, s
 
 
 def _add_manifest(tar: tarfile.TarFile, contents: Contents) -> None:
-    said = {"format": FORMAT, "made": contents.made, "packages": contents.packages, "files": contents.files}
-    text = json.dumps(said, indent=1).encode()
+    content = {"format": FORMAT, "made": contents.made, "packages": contents.packages, "files": contents.files}
+    text = json.dumps(content, indent=1).encode()
     info = tarfile.TarInfo(MANIFEST)
     info.size, info.mode = len(text), 0o600
     tar.addfile(info, io.BytesIO(text))
@@ -303,10 +308,10 @@ def _require_plain(file: Path, member: tarfile.TarInfo) -> None:
         raise UserError(f"{file}: {member.name} is not a plain file inside the folder; nothing was restored")
 
 
-def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path, show: Any) -> tuple[int, str]:
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, show: Any) -> tuple[int, str]:
     source = tar.extractfile(member)
     assert source is not None, "it is a plain file"
-    target = place / member.name
+    target = folder / member.name
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, size = hashlib.sha256(), 0
     with target.open("wb") as handle:
@@ -319,12 +324,12 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path, show: A
     return size, digest.hexdigest()
 
 
-def _compare(file: Path, wanted: dict[str, tuple[int, str]], there: dict[str, tuple[int, str]]) -> None:
-    for name in sorted({*wanted, *there}):
-        if wanted.get(name) != there.get(name):
+def _require_same_files(file: Path, recorded: dict[str, tuple[int, str]], restored: dict[str, tuple[int, str]]) -> None:
+    for name in sorted({*recorded, *restored}):
+        if recorded.get(name) != restored.get(name):
             raise UserError(f"{file}: {name} is not what was backed up; nothing was restored")
 
 
-def _above(home: Path) -> Path:
+def _parent_folder(home: Path) -> Path:
     home.parent.mkdir(parents=True, exist_ok=True)
     return home.parent

@@ -53,7 +53,7 @@ class Unfinished:
         return words + ([f"{len(settings) - SHOWN} other settings changed"] if len(settings) > SHOWN else [])
 
 
-def begun(run: str, data: DataVersion, recipe: Mapping[str, str]) -> Unfinished:
+def unfinished_training(run: str, data: DataVersion, recipe: Mapping[str, str]) -> Unfinished:
     """Build the record of a training that begins now; its folder is added by `note`, when its inputs are known."""
     return Unfinished(run, "", data.digest, source_hash(), recipe)
 

@@ -22,7 +22,7 @@ FORGOTTEN = 86_400.0
 
 
 @contextmanager
-def kept(lease: UUID, server: str, folder: Path | None) -> Iterator[None]:
+def recorded_lease(lease: UUID, server: str, folder: Path | None) -> Iterator[None]:
     """Record that this process holds a lease, until the end of the block or of the process.
 
     Args:

@@ -42,7 +42,7 @@ class StateItem:
     """Time of the last write or use."""
     why: str
     """Reason to keep or to remove it."""
-    goes: bool
+    removed: bool
     model: Unregistered | None = None
 
 
@@ -57,38 +57,40 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[StateItem]
     cutoff = datetime.now(tz=UTC) - timedelta(days=keep_days)
     needed = needs.needed_runs()
     awaited = awaited_folders(home)
-    held = [_step(home, folder, needed, cutoff, refused, folder in awaited) for folder in _step_folders(home)]
-    staying = {
-        run_id for entry in held if not entry.goes and entry.place is not None for run_id in runs_of(entry.place)
+    items = [_plan_step(home, folder, needed, cutoff, refused, folder in awaited) for folder in _step_folders(home)]
+    kept_runs = {
+        run_id for entry in items if not entry.removed and entry.place is not None for run_id in runs_of(entry.place)
     }
-    held += [_model(model, home, needed, staying, cutoff, refused) for model in needs.unregistered_models()]
+    items += [_plan_model(model, home, needed, kept_runs, cutoff, refused) for model in needs.unregistered_models()]
     for folder in (token_folder(home), reference_folder(home)):
-        held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
+        items += [_plan_entry(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
     downloads = _entries(registry.download_folder(home))
-    held += [_plain(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
-    held += [_base(home, entry, cutoff) for entry in _entries(home / BASES) if not entry.name.startswith(".")]
-    held += [_served(home, entry, cutoff) for entry in _entries(home / SERVING) if entry.suffix not in (MAKING, USING)]
-    held += [_plain(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
-    return held
+    items += [_plan_entry(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
+    items += [_plan_base(home, entry, cutoff) for entry in _entries(home / BASES) if not entry.name.startswith(".")]
+    items += [
+        _plan_export(home, entry, cutoff) for entry in _entries(home / SERVING) if entry.suffix not in (MAKING, USING)
+    ]
+    items += [_plan_entry(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
+    return items
 
 
-def remove(home: Path, held: Sequence[StateItem]) -> int:
+def remove(home: Path, items: Sequence[StateItem]) -> int:
     """Remove the items that are planned for removal, unless one is served by now; return the bytes freed.
 
     Call it while no run uses the state folder.
     """
     freed = 0
-    for entry in held:
-        if not entry.goes:
+    for entry in items:
+        if not entry.removed:
             continue
-        with _free(home, entry) as free:
+        with _hold_unserved(home, entry) as free:
             if free:
                 _remove(entry)
                 freed += entry.bytes
     return freed
 
 
-def _free(home: Path, entry: StateItem) -> AbstractContextManager[bool]:
+def _hold_unserved(home: Path, entry: StateItem) -> AbstractContextManager[bool]:
     """Return a context that yields whether no process serves from it; none can begin to during the block."""
     if entry.place is None or entry.place.parent != home / SERVING:
         return nullcontext(True)
@@ -105,75 +107,74 @@ def _remove(entry: StateItem) -> None:
         entry.place.unlink()
 
 
-def _step(
+def _plan_step(
     home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool, awaited: bool
 ) -> StateItem:
-    made_by = runs_of(folder)
+    run_ids = runs_of(folder)
     used, size = _last_change(folder), _size(folder)
-    needing = sorted((needed[run_id] for run_id in made_by if run_id in needed), key=lambda need: not need.lasting)
-    goes = False
+    step_needs = sorted((needed[run_id] for run_id in run_ids if run_id in needed), key=lambda need: not need.lasting)
+    removed = False
     unfinished = not (folder / RESULT).is_file() and (folder / CHECKPOINTS).is_dir()
     if unfinished and (awaited or used > cutoff):
         why = "checkpoints of a run that can go on"
-    elif needing and (needing[0].lasting or not refused):
-        why = needing[0].why
+    elif step_needs and (step_needs[0].lasting or not refused):
+        why = step_needs[0].why
     elif used > cutoff:
         why = "used within the retention time"
-    elif made_by and not needs.is_ours(made_by[0]):
+    elif run_ids and not needs.is_ours(run_ids[0]):
         why = "its run is not in the tracking store in use"
     else:
-        goes, why = True, f"only {needing[0].why} needs it" if needing else "nothing needs it"
+        removed, why = True, f"only {step_needs[0].why} needs it" if step_needs else "nothing needs it"
         if unfinished:
             why = "checkpoints of a stopped run that no recipe resumes from"
-    return StateItem(str(folder.relative_to(home)), folder, size, used, why, goes)
+    return StateItem(str(folder.relative_to(home)), folder, size, used, why, removed)
 
 
-def _model(
+def _plan_model(
     model: Unregistered, home: Path, needed: dict[str, Need], staying: set[str], cutoff: datetime, refused: bool
 ) -> StateItem:
     folder = registry.local_folder(model.location)
-    goes = False
+    removed = False
     if model.run_id in needed and (needed[model.run_id].lasting or not refused):
         why = needed[model.run_id].why
     elif model.run_id in staying:
         why = "the outputs of its step stay"
     elif model.created > cutoff:
         why = "used within the retention time"
-    elif not model.made_here:
+    elif not model.is_from_this_folder:
         why = "made with another state folder of this server, or by an earlier version"
     else:
-        goes, why = True, "nothing needs it"
+        removed, why = True, "nothing needs it"
     return StateItem(
         f"model {model.name} {model.model_id[:10]}",
         folder,
         _size(folder) if folder else 0,
         model.created,
         why,
-        goes,
+        removed,
         model,
     )
 
 
-def _plain(home: Path, entry: Path, cutoff: datetime | None, why: str) -> StateItem:
+def _plan_entry(home: Path, entry: Path, cutoff: datetime | None, why: str) -> StateItem:
     used = _last_change(entry)
-    goes = cutoff is None or used <= cutoff
-    return StateItem(
-        str(entry.relative_to(home)), entry, _size(entry), used, why if goes else "used within the retention time", goes
-    )
+    removed = cutoff is None or used <= cutoff
+    reason = why if removed else "used within the retention time"
+    return StateItem(str(entry.relative_to(home)), entry, _size(entry), used, reason, removed)
 
 
-def _served(home: Path, entry: Path, cutoff: datetime) -> StateItem:
+def _plan_export(home: Path, entry: Path, cutoff: datetime) -> StateItem:
     """Plan the removal of an item below `serving/`."""
-    said = _plain(home, entry, cutoff, "exported again when it is served")
+    item = _plan_entry(home, entry, cutoff, "exported again when it is served")
     with unused(entry) as free:
-        return said if free else replace(said, goes=False, why="it is being served")
+        return item if free else replace(item, removed=False, why="it is being served")
 
 
-def _base(home: Path, entry: Path, cutoff: datetime) -> StateItem:
+def _plan_base(home: Path, entry: Path, cutoff: datetime) -> StateItem:
     """Plan the removal of a converted base model: one of the catalogue is kept, one of a GGUF file may go."""
     if entry_with(entry.name) is None:
-        return _plain(home, entry, cutoff, "converted again from its GGUF file when it is needed")
-    return replace(_plain(home, entry, cutoff, ""), goes=False, why="added with `rewardflow base add`")
+        return _plan_entry(home, entry, cutoff, "converted again from its GGUF file when it is needed")
+    return replace(_plan_entry(home, entry, cutoff, ""), removed=False, why="added with `rewardflow base add`")
 
 
 def _step_folders(home: Path) -> list[Path]:

@@ -81,34 +81,41 @@ def evaluate_policy(
         problems = tokens.problems(data, split, recipe, recipe.problems)
         rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
         role = "gate" if split == "gate" else "evaluation"
-        used = log_rows(run_id, recipe.data_name, "problems", split, rows, data, role)
+        logged_rows = log_rows(run_id, recipe.data_name, "problems", split, rows, data, role)
         registry.log_model_inputs(run_id, [policy.model_id, *([rewarded.model_id] if rewarded else [])])
-        made, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
+        prompt_records, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
         if isinstance(recipe, GateSections) and recipe.fluency_margin is not None and warmed is not None:
-            made = with_start_nats(made, problems, policy_of_step(warmed), recipe, tokens.run)
-        counts = tokens.counted(made)
-        write_records(counts, folder / "records.parquet")
-        drawn = Cost(tokens_sampled=sum(c.tokens for record in made for c in (*record.samples, record.greedy)))
+            prompt_records = with_start_nats(prompt_records, problems, policy_of_step(warmed), recipe, tokens.run)
+        counted_records = tokens.counted(prompt_records)
+        write_records(counted_records, folder / "records.parquet")
+        cost = Cost(
+            tokens_sampled=sum(
+                completion.tokens for record in prompt_records for completion in (*record.samples, record.greedy)
+            )
+        )
         if isinstance(recipe, GateSections):
-            of_each = f"{recipe.samples} samples each, for the verdict alone"
-            headline = f"{len(counts)} held-out problems of {recipe.data_name}, {of_each}"
-            asked = gate_split.problems_of(data)
-            links = {"gate_split": gate_split.digest_of(asked), "gate_sketch": gate_split.sketch_of(asked)}
-            return StepOutput(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links}, tokens=drawn)
+            sampling_note = f"{recipe.samples} samples each, for the verdict alone"
+            headline = f"{len(counted_records)} held-out problems of {recipe.data_name}, {sampling_note}"
+            gate_problems = gate_split.problems_of(data)
+            links = {
+                "gate_split": gate_split.digest_of(gate_problems),
+                "gate_sketch": gate_split.sketch_of(gate_problems),
+            }
+            return StepOutput(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links}, tokens=cost)
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
         write_file(folder / INPUTS, as_json(summarise_inputs(data, codec, recipe.summarised)))
         records.log_artifact(run_id, folder / INPUTS, "evaluation")
-        metrics = summarise(counts, ks=recipe.ks, safety_patterns=recipe.safety_patterns)
-        sampled = bootstrap_mean(prompt_values(counts, "sampled_accuracy"), seed=recipe.evaluation_seed)
+        metrics = summarise(counted_records, ks=recipe.ks, safety_patterns=recipe.safety_patterns)
+        sampled = bootstrap_mean(prompt_values(counted_records, "sampled_accuracy"), seed=recipe.evaluation_seed)
         metrics |= {"eval/sampled_accuracy_low": sampled.low, "eval/sampled_accuracy_high": sampled.high}
         headline = f"sampled {sampled:.1%}, greedy {metrics['eval/greedy_accuracy']:.1%}"
         if "eval/loose_accuracy" in metrics:
-            loose = bootstrap_mean(prompt_values(counts, "loose_accuracy"), seed=recipe.evaluation_seed)
+            loose = bootstrap_mean(prompt_values(counted_records, "loose_accuracy"), seed=recipe.evaluation_seed)
             metrics |= {"eval/loose_accuracy_low": loose.low, "eval/loose_accuracy_high": loose.high}
             headline += f", loose {loose:.1%}"
         get_run_logger().info(f"{context.name}: {headline}")
-        measured = records.MeasurementContext(policy.model_id, *used) if policy.model_id else None
-        return StepOutput(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
+        measured = records.MeasurementContext(policy.model_id, *logged_rows) if policy.model_id else None
+        return StepOutput(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, cost)
 
     with engine_place():
         return run_step(context, work)

@@ -78,12 +78,12 @@ def evaluate_strategy(
             metrics[f"gain/{change.name}_low"] = change.change.low
             metrics[f"gain/{change.name}_high"] = change.change.high
         if partners:
-            beside = dict(zip(strategy.partners, partners, strict=True))
+            engine_of = dict(zip(strategy.partners, partners, strict=True))
 
             def play(player: str, partner: str) -> list[float]:
                 made_by = strategy if player == strategy.name else None
                 made, _ = answers(
-                    context.name, context.home, policy, recipe, tokens, problems, None, made_by, beside[partner]
+                    context.name, context.home, policy, recipe, tokens, problems, None, made_by, engine_of[partner]
                 )
                 return payoffs(made)
 

@@ -71,7 +71,7 @@ def fine_tune(
         problems = read_prompts(data, codec, recipe)
         log_inputs(run_id, recipe, settings, problems, data, warmed, rewarded)
         log_teachers(run_id, frozen, recipe.teacher, recipe.judge)
-        asked = FineTuneJob(
+        job = FineTuneJob(
             recipe=recipe,
             settings=settings,
             start=start,
@@ -83,35 +83,35 @@ def fine_tune(
             folder=folder,
             run_id=run_id,
         )
-        with watched_rounds(settings.rounds, recipe.slots, folder, run_id) as (watchers, seen):
-            collapse = fit_policy(asked, watchers)
-        last, in_rounds, digest = seen.last, seen.seconds, hash_folder(folder / POLICY)
+        with watched_rounds(settings.rounds, recipe.slots, folder, run_id) as (watchers, last_metrics):
+            collapse = fit_policy(job, watchers)
+        last_values, round_seconds, digest = last_metrics.last, last_metrics.seconds, hash_folder(folder / POLICY)
         curves = read_journal(folder / JOURNAL)
         records.log_figure(run_id, "plots/training.png", plots.training_curves(curves, title="Fine-tuning"))
         example = example_of(data, "problems", "prompt")
         model_id = registry.log_model(
             run_id, folder / POLICY, "policy", "text-generation", step=settings.rounds, example=example
         )
-        times = log_times(run_id, curves, time.perf_counter() - began - in_rounds)
-        tail = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
-        headline = f"reward {_mean(tail[:5]):.3f} to {_mean(tail[-5:]):.3f} in {len(curves)} rounds"
-        failed = failures_of(row.metrics for row in curves)
-        headline += "".join(f"; {label} gave no value for {count:,} completions" for label, count in failed.items())
+        times = log_times(run_id, curves, time.perf_counter() - began - round_seconds)
+        rewards = [row.metrics["reward/total"] for row in curves if "reward/total" in row.metrics]
+        headline = f"reward {_mean(rewards[:5]):.3f} to {_mean(rewards[-5:]):.3f} in {len(curves)} rounds"
+        failures = failures_of(row.metrics for row in curves)
+        headline += "".join(f"; {label} gave no value for {count:,} completions" for label, count in failures.items())
         changed = changed_share_of_files(start, folder / POLICY)
-        lost = {COLLAPSED: str(collapse)} if collapse is not None else {}
-        if not lost and (nothing := nothing_learned([row.metrics for row in curves], changed)):
-            lost = {UNCHANGED: nothing}
-        for why in lost.values():
-            headline += f"; {why}"
-            get_run_logger().warning(why)
+        findings = {COLLAPSED: str(collapse)} if collapse is not None else {}
+        if not findings and (unchanged_reason := nothing_learned([row.metrics for row in curves], changed)):
+            findings = {UNCHANGED: unchanged_reason}
+        for finding in findings.values():
+            headline += f"; {finding}"
+            get_run_logger().warning(finding)
         return StepOutput(
             digest,
             headline,
-            {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}
+            {f"last/{k}": v for k, v in last_values.items() if k.startswith("reward/")}
             | times
-            | {f"rewards/{label}/all_failures": float(count) for label, count in failed.items()}
+            | {f"rewards/{label}/all_failures": float(count) for label, count in failures.items()}
             | {"update/changed_share": changed},
-            {"model_id": model_id} | lost,
+            {"model_id": model_id} | findings,
             tokens=of_rounds(curves),
         )
 
@@ -146,9 +146,10 @@ def log_inputs(
     If the rows depend on rewards (further draws, a curriculum), all rows that may be drawn are recorded.
     """
     count, rule = recipe.rollouts.prompts, settings.curriculum
-    drawn = drawn_at_most(problems, rule, count, settings.rounds, recipe.seed, recipe.open_ended)
+    drawn_problems = drawn_at_most(problems, rule, count, settings.rounds, recipe.seed, recipe.open_ended)
     rows = (
-        (problem.id, problem.prompt, problem.answer, [known.completion for known in problem.known]) for problem in drawn
+        (problem.id, problem.prompt, problem.answer, [solution.completion for solution in problem.known])
+        for problem in drawn_problems
     )
     log_rows(run_id, recipe.data_name, recipe.rollouts.reads, "train", rows, data)
     registry.log_model_inputs(run_id, [warmed.links["model_id"], *([rewarded.links["model_id"]] if rewarded else [])])
@@ -160,8 +161,8 @@ def log_teachers(
     run_id: str, frozen: Mapping[Role, PolicyFiles], teacher: TeacherSettings | None, judge: JudgeSettings | None
 ) -> None:
     """Log the frozen models that a policy learns from: as inputs of the run if MLflow has them, and as tags."""
-    if known := [files.model_id for files in frozen.values() if files.model_id]:
-        registry.log_model_inputs(run_id, known)
+    if model_ids := [files.model_id for files in frozen.values() if files.model_id]:
+        registry.log_model_inputs(run_id, model_ids)
     values = {tags.FROZEN[role]: files.digest for role, files in frozen.items()}
     served: dict[Role, ServedSettings | None] = {"teacher": teacher, "judge": judge}
     for role, settings in served.items():

@@ -68,16 +68,20 @@ def process_model(
             judged=read_solutions(Path(labelled.folder) / "validation.jsonl"),
         )
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
-            model, values = _fitted(fit, log, home, run_id)
+            model, values = _fit_model(fit, log, home, run_id)
         model.config.pad_token_id = Codec(tokenizer, recipe.chat, ends_of_folder(start)).pad
-        said, truth = [row.tolist() for row in values], [each.labels for each in fit.judged]
-        accuracy = step_accuracy(said, truth)
+        predictions, labels = [row.tolist() for row in values], [solution.labels for solution in fit.judged]
+        accuracy = step_accuracy(predictions, labels)
         metrics = {"reward_model/step_accuracy": accuracy} if accuracy == accuracy else {}
-        if (sides := right_of_values(said, truth)) is not None:
-            metrics["reward_model/right_side"] = sides.estimate
-        errors = first_errors(said, truth)
-        named = {"first_error_f1": errors.f1, "first_error_named": errors.erroneous, "no_error_named": errors.correct}
-        metrics |= {f"reward_model/{name}": value for name, value in named.items() if value == value}
+        if (right_side := right_of_values(predictions, labels)) is not None:
+            metrics["reward_model/right_side"] = right_side.estimate
+        errors = first_errors(predictions, labels)
+        error_metrics = {
+            "first_error_f1": errors.f1,
+            "first_error_named": errors.erroneous,
+            "no_error_named": errors.correct,
+        }
+        metrics |= {f"reward_model/{name}": value for name, value in error_metrics.items() if value == value}
         digest = save_model_folder(
             model, tokenizer, folder / "reward_model", lambda target: write_reading(target, reading)
         )
@@ -98,7 +102,7 @@ def process_model(
         return run_step(context, work)
 
 
-def _fitted(fit: ProcessFit, log: MetricLog, home: Path, run_id: str) -> tuple[PreTrainedModel, list[Tensor]]:
+def _fit_model(fit: ProcessFit, log: MetricLog, home: Path, run_id: str) -> tuple[PreTrainedModel, list[Tensor]]:
     """Return the fitted model, and the value of each step of the held-out solutions."""
     with progress("process reward model", fit.settings.updates(max(1, len(fit.solutions))), ("loss",)) as advance:
 

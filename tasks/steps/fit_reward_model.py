@@ -84,12 +84,15 @@ class RewardModelSections(Sections):
 
 @task(name="reward_model", **cached_by_key)
 def reward_model(
-    context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult, made: StepResult | None = None
+    context: StepContext[RewardModelSections],
+    validated: StepResult,
+    warmed: StepResult,
+    labelled_pairs: StepResult | None = None,
 ) -> StepResult:
     """Fit a reward model, evaluate it on held-out pairs, and register it.
 
-    It is written to `reward_model/` of the step's folder. The pairs are those of `made`, the result of `label_pairs`;
-    None: those of the data.
+    It is written to `reward_model/` of the step's folder. The pairs are those of `labelled_pairs`, the
+    result of `label_pairs`; None: those of the data.
 
     Raises:
         UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
@@ -99,7 +102,7 @@ def reward_model(
     assert section is not None
 
     def work(folder: Path, run_id: str) -> StepOutput:
-        data = Path(made.folder) if made else clean_folder(validated)
+        data = Path(labelled_pairs.folder) if labelled_pairs else clean_folder(validated)
         start = Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         trusted = recipe.trust_remote_code
@@ -107,23 +110,25 @@ def reward_model(
         form = PromptForm.of(recipe.system, recipe.data_template)
         codec = CachedCodec(tokenizer, recipe.chat, ends_of_folder(start), form, folder=token_folder(home))
         model = reward_model_from_policy(start, seed=recipe.seed, trust_remote_code=trusted)
-        fit, flaws, judged_on = _what_to_fit(model, data, codec, recipe, section, home, start, folder, run_id)
+        fit, flaws, held_out_rows = _read_fit(model, data, codec, recipe, section, home, start, folder, run_id)
         members, scores, shares = [], [], tuple[float, ...]()
         with MetricLog(run_id, folder / "metrics.jsonl") as log:
             if section.strength is not None:
-                fit, flipped = _judged(fit, section.strength, log, home, run_id)
-            fits = [replace(fit, seed=recipe.seed + number) for number in range(_members(section))]
+                fit, flipped = _judge_pairs(fit, section.strength, log, home, run_id)
+            fits = [replace(fit, seed=recipe.seed + number) for number in range(_count_members(section))]
             if section.groups is not None:
-                parts, shares = _of_groups(fit, section.groups, log, home, run_id)
-                fits = [replace(own, pairs=part) for own, part in zip(fits, parts, strict=True)]
-            for number, own in enumerate(fits):
+                parts, shares = _group_pairs(fit, section.groups, log, home, run_id)
+                fits = [replace(member_fit, pairs=part) for member_fit, part in zip(fits, parts, strict=True)]
+            for number, member_fit in enumerate(fits):
                 if number:
-                    model = reward_model_from_policy(start, seed=own.seed, trust_remote_code=trusted)
-                model, scored = _fitted(model, own, log, home, run_id, number, longest=_updates(fit))
+                    model = reward_model_from_policy(start, seed=member_fit.seed, trust_remote_code=trusted)
+                model, member_scores = _fit_member(
+                    model, member_fit, log, home, run_id, number, longest=_count_updates(fit)
+                )
                 model.config.pad_token_id = codec.pad
                 members.append(model)
-                scores.append(scored)
-        ensemble = _ensemble(section, scores)
+                scores.append(member_scores)
+        ensemble = _ensemble_rule(section, scores)
         chosen, rejected = (torch.stack(side) for side in zip(*scores, strict=True))
         if ensemble is None:
             margins = chosen[0] - rejected[0]
@@ -141,7 +146,7 @@ def reward_model(
         metrics |= {f"reward_model/annotators_of_group_{number}": share for number, share in enumerate(shares, 1)}
         records.log_figure(run_id, "plots/calibration.png", plots.reliability(report.curve, report.calibration_error))
 
-        def beside(target: Path) -> None:
+        def write_extra(target: Path) -> None:
             if section.principles is not None:
                 write_principles(target, section.principles)
             if ensemble is not None:
@@ -151,9 +156,9 @@ def reward_model(
             if section.parallel:
                 write_bare(target)
             if section.has_goal:
-                write_goal(target, _goal(members[0], fit, home, run_id))
+                write_goal(target, _compute_goal(members[0], fit, home, run_id))
 
-        digest = save_model_folder(members[0], tokenizer, folder / "reward_model", beside)
+        digest = save_model_folder(members[0], tokenizer, folder / "reward_model", write_extra)
         example = example_of(data, *(BARE if section.parallel else PAIRED))
         model_id = registry.log_model(
             run_id, folder / "reward_model", "reward-model", "text-classification", example=example
@@ -166,7 +171,7 @@ def reward_model(
                 f"reward model: held-out pair accuracy {accuracy} is below reward_model.least_accuracy "
                 f"{section.least_accuracy}; stopped before reinforcement learning (see its run {run_id})"
             )
-        measured = records.MeasurementContext(model_id, *judged_on)
+        measured = records.MeasurementContext(model_id, *held_out_rows)
         return StepOutput(
             digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version}, measured
         )
@@ -175,7 +180,7 @@ def reward_model(
         return run_step(context, work)
 
 
-def _what_to_fit(
+def _read_fit(
     model: PreTrainedModel,
     data: Path,
     codec: Codec,
@@ -199,10 +204,10 @@ def _what_to_fit(
             f"validation pairs that fit {longest} tokens; set reward_model: null to do without one"
         )
     log_rows(run_id, recipe.data_name, kind, "train", map(astuple, pairs), data)
-    judged_on = log_rows(run_id, recipe.data_name, kind, "validation", map(astuple, held_out), data)
+    held_out_rows = log_rows(run_id, recipe.data_name, kind, "validation", map(astuple, held_out), data)
     if principles:
         rules = list(principles.values())
-        pairs, ordered = (under_principles(given, prefixes, rules) for given in (pairs, held_out))
+        pairs, ordered = (under_principles(split_pairs, prefixes, rules) for split_pairs in (pairs, held_out))
         held_out, flaws = ordered, [f"principle_{number + 1}" for number in ordered.number.tolist()]
     fit = RewardFit(
         seed=recipe.seed,
@@ -215,10 +220,10 @@ def _what_to_fit(
         pairs=pairs,
         judged=held_out,
     )
-    return fit, flaws, judged_on
+    return fit, flaws, held_out_rows
 
 
-def _judged(
+def _judge_pairs(
     fit: RewardFit, settings: StrengthSettings, log: MetricLog, home: Path, run_id: str
 ) -> tuple[RewardFit, float]:
     """Fit several reward models that judge the pairs; return the fit to the judged pairs and the share reversed."""
@@ -227,13 +232,13 @@ def _judged(
         seed = fit.seed + FIRST_JUDGE + number
         model = reward_model_from_policy(fit.start, seed=seed, trust_remote_code=fit.trust_remote_code)
         judge = replace(fit, seed=seed, judged=fit.pairs)
-        _, (chosen, rejected) = _fitted(model, judge, log, home, run_id, number, "judge")
+        _, (chosen, rejected) = _fit_member(model, judge, log, home, run_id, number, "judge")
         margins.append(chosen - rejected)
     pairs = judged_pairs(fit.pairs, strength_of(torch.stack(margins)), settings)
     return replace(fit, pairs=pairs), float(np.mean(pairs.flipped))
 
 
-def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Tensor:
+def _compute_goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Tensor:
     """Compute the goal (models.reward_models.goal) from the chosen completions of the first `LEARNED_FROM` pairs."""
     pairs = fit.pairs[:LEARNED_FROM]
     good = Sequences([pair.prompt for pair in pairs], [pair.chosen for pair in pairs])
@@ -241,11 +246,11 @@ def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Te
     return goal_of(model, good, token_budget=fit.settings.token_budget, autocast=autocast)
 
 
-def _of_groups(
+def _group_pairs(
     fit: RewardFit, settings: GroupSettings, log: MetricLog, home: Path, run_id: str
 ) -> tuple[list[PairsAt], tuple[float, ...]]:
     """Divide annotators into groups; return the pairs of each group and its share of the annotators, both [groups]."""
-    longest = _updates(fit)
+    longest = _count_updates(fit)
 
     def margins(parts: Sequence[Sequence[Pair]], first: int) -> Tensor:
         rows = []
@@ -253,34 +258,34 @@ def _of_groups(
             seed = fit.seed + FIRST_JUDGE + place
             model = reward_model_from_policy(fit.start, seed=seed, trust_remote_code=fit.trust_remote_code)
             judge = replace(fit, seed=seed, pairs=part, judged=fit.pairs)
-            _, (chosen, rejected) = _fitted(model, judge, log, home, run_id, first + place, "judge", longest)
+            _, (chosen, rejected) = _fit_member(model, judge, log, home, run_id, first + place, "judge", longest)
             rows.append(chosen - rejected)
         return torch.stack(rows)
 
     return grouped_pairs(fit.pairs, settings, margins)
 
 
-def _updates(fit: RewardFit) -> int:
+def _count_updates(fit: RewardFit) -> int:
     """Return the number of updates of a fit to all pairs."""
     return fit.settings.updates(len(fit.pairs))
 
 
-def _members(section: RewardModelSection) -> int:
+def _count_members(section: RewardModelSection) -> int:
     """Return how many reward models are fitted and kept."""
     if section.groups is not None:
         return section.groups.count
     return section.ensemble.members if section.ensemble is not None else 1
 
 
-def _ensemble(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor]]) -> Ensemble | None:
+def _ensemble_rule(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor]]) -> Ensemble | None:
     """Return the rule that combines the members, from their scores of the held-out pairs; None: there is only one."""
-    asked = section.ensemble
+    settings = section.ensemble
     if section.groups is not None:
         return Ensemble("worst_group", 0.0, levels_of(scores))
-    return Ensemble(asked.rule, asked.penalty, levels_of(scores)) if asked is not None else None
+    return Ensemble(settings.rule, settings.penalty, levels_of(scores)) if settings is not None else None
 
 
-def _fitted(
+def _fit_member(
     model: PreTrainedModel,
     fit: RewardFit,
     log: MetricLog,
@@ -297,7 +302,7 @@ def _fitted(
         role: train, or judge if it only judges the pairs; part of its metrics' names.
         longest: updates of the longest of the fits that are logged one after the other; None: all have the same number.
     """
-    total = _updates(fit)
+    total = _count_updates(fit)
     name = " ".join(filter(None, ("reward model", role if role == "judge" else "", str(number + 1) if number else "")))
     with progress(name, total, ("loss", "accuracy")) as advance:
 
@@ -319,7 +324,7 @@ def _fitted(
 
 
 def register(
-    recipe: RewardModelSections, model_id: str, digest: str, accuracy: str, parent_run: str, of: str = "pair"
+    recipe: RewardModelSections, model_id: str, digest: str, accuracy: str, parent_run: str, unit: str = "pair"
 ) -> str:
     """Register the reward model; equal weights are registered once. Return NAME/VERSION.
 
@@ -329,23 +334,23 @@ def register(
         digest: content hash of its folder.
         accuracy: held-out accuracy.
         parent_run: the flow's run.
-        of: unit of the accuracy: pairs of completions, or steps.
+        unit: unit of the accuracy: pairs of completions, or steps.
     """
     name = f"{recipe.name}-reward-model"
-    known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
-    if known:
-        return f"{name}/{known[0].version}"
+    registered = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
+    if registered:
+        return f"{name}/{registered[0].version}"
     version_tags = {
         tags.WEIGHTS_SHA256: digest,
         tags.HELDOUT_ACCURACY: accuracy,
         tags.RUN: parent_run,
         **runs.inherited_tags(parent_run),
     }
-    described = (
-        f"**Held-out {of} accuracy {accuracy}**\n\n"
+    description = (
+        f"**Held-out {unit} accuracy {accuracy}**\n\n"
         f"Fitted in [this flow's run]({summaries.page_of_run(parent_run)}) on the "
-        f"{'preferences' if of == 'pair' else 'labelled solutions'} of `{recipe.data_name}`."
+        f"{'preferences' if unit == 'pair' else 'labelled solutions'} of `{recipe.data_name}`."
     )
-    version = registry.register(name, model_id, version_tags, described)
+    version = registry.register(name, model_id, version_tags, description)
     registry.describe_model(name, reward_model_page(recipe.name))
     return f"{name}/{version}"

@@ -17,7 +17,7 @@ from models.method.problem import Problem
 from models.parts.shared.jury import FATES, JurySettings, Verdicts, ask_jury
 from models.policies.folder import hash_folder
 from models.reward_models.solutions import LabellingTools
-from tasks.compute.labelling import SPLITS, LabellingModels, LabellingSections, asked_problems, open_labelling_models
+from tasks.compute.labelling import SPLITS, LabellingModels, LabellingSections, open_labelling_models, problems_to_label
 from tasks.compute.shared_engine import engine_place
 from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
@@ -56,7 +56,7 @@ def label_pairs(
         UserError: the jury agrees on no pair of a split.
     """
     recipe = context.recipe
-    asked = recipe.pairs
+    settings = recipe.pairs
 
     def work(folder: Path, run_id: str) -> StepOutput:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
@@ -65,28 +65,28 @@ def label_pairs(
         tokens = 0
         with stages(context.name, ("engine", *SPLITS)) as begin:
             begin("engine")
-            with open_labelling_models(recipe, start, judges, asks=True) as there:
-                for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
+            with open_labelling_models(recipe, start, judges, needs_judge=True) as labelling_models:
+                for split, count in zip(SPLITS, (settings.problems, settings.held_out), strict=True):
                     begin(split)
-                    problems = asked_problems(recipe, data, there.codec, split, count, run_id)
-                    verdicts, drawn = draw_and_ask(recipe, there, split, problems)
-                    tokens += drawn
+                    problems = problems_to_label(recipe, data, labelling_models.codec, split, count, run_id)
+                    verdicts, drawn_tokens = draw_and_ask(recipe, labelling_models, split, problems)
+                    tokens += drawn_tokens
                     file = folder / file_name("preferences", split)
                     rows = rows_of(verdicts)
                     write_rows(file, rows, arrow_schema("preferences", system=any(row[SYSTEM] for row in rows)))
                     records.log_artifact(run_id, file, "pairs")
-                    counted = counts(verdicts, problems)
+                    pair_counts = counts(verdicts, problems)
                     if split == "train":
-                        metrics |= {f"label_pairs/{name}": value for name, value in counted.items()}
-                    get_run_logger().info(f"{context.name}: {split}, {verdicts.asked} pairs asked: {verdicts.said}")
+                        metrics |= {f"label_pairs/{name}": value for name, value in pair_counts.items()}
+                    get_run_logger().info(f"{context.name}: {split}, {verdicts.pair_count} pairs: {verdicts.summary}")
                     if not verdicts.pairs:
                         raise UserError(
-                            f"reward_model.pairs: the jury agrees on none of {verdicts.asked} pairs of {split} "
-                            f"({verdicts.said}); draw more samples, or ask a judge that knows the question"
+                            f"reward_model.pairs: the jury agrees on none of {verdicts.pair_count} pairs of {split} "
+                            f"({verdicts.summary}); draw more samples, or ask a judge that knows the question"
                         )
         kept, right = metrics["label_pairs/kept"], metrics["label_pairs/chosen_right"]
-        asked_about = metrics["label_pairs/asked"]
-        headline = f"{kept:,.0f} of {asked_about:,.0f} pairs kept, the better one right in {right:.0%}"
+        compared = metrics["label_pairs/asked"]
+        headline = f"{kept:,.0f} of {compared:,.0f} pairs kept, the better one right in {right:.0%}"
         return StepOutput(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
 
     with engine_place():
@@ -94,17 +94,21 @@ def label_pairs(
 
 
 def draw_and_ask(
-    recipe: JurySections, there: LabellingModels, split: Split, problems: Sequence[Problem]
+    recipe: JurySections, labelling_models: LabellingModels, split: Split, problems: Sequence[Problem]
 ) -> tuple[Verdicts, int]:
     """Sample completions of a split's `problems`; return the jury's verdicts on them, and their number of tokens."""
-    asked = recipe.pairs
+    settings = recipe.pairs
     sampling = Sampling(
-        max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
+        max_tokens=recipe.longest_drawn, temperature=settings.temperature, samples=settings.samples, log_probs=False
     )
     seed = seed_of(recipe.seed, f"pairs of {split}")
-    bench = LabellingTools(there.engine, there.codec, recipe.verify, sampling, (), seed, {}, there.judge)
-    solutions = bench.solutions(problems)
-    return ask_jury(asked, bench.required_judge(), solutions, seed), sum(len(each.completion) for each in solutions)
+    tools = LabellingTools(
+        labelling_models.engine, labelling_models.codec, recipe.verify, sampling, (), seed, {}, labelling_models.judge
+    )
+    solutions = tools.solutions(problems)
+    return ask_jury(settings, tools.required_judge(), solutions, seed), sum(
+        len(solution.completion) for solution in solutions
+    )
 
 
 def rows_of(verdicts: Verdicts) -> list[Row]:
@@ -130,12 +134,12 @@ def counts(verdicts: Verdicts, problems: Sequence[Problem]) -> dict[str, float]:
     Also return the share of problems with a kept pair, and the shares of kept pairs in which the better and the worse
     completion solve the problem.
     """
-    kept = verdicts.pairs
+    kept_pairs = verdicts.pairs
     return {
-        "asked": float(verdicts.asked),
+        "asked": float(verdicts.pair_count),
         **{fate: float(verdicts.fates[fate]) for fate in FATES},
-        "kept": float(len(kept)),
-        "problems": len({pair.chosen.problem.id for pair in kept}) / max(1, len(problems)),
-        "chosen_right": sum(pair.chosen.right for pair in kept) / max(1, len(kept)),
-        "rejected_right": sum(pair.rejected.right for pair in kept) / max(1, len(kept)),
+        "kept": float(len(kept_pairs)),
+        "problems": len({pair.chosen.problem.id for pair in kept_pairs}) / max(1, len(problems)),
+        "chosen_right": sum(pair.chosen.right for pair in kept_pairs) / max(1, len(kept_pairs)),
+        "rejected_right": sum(pair.rejected.right for pair in kept_pairs) / max(1, len(kept_pairs)),
     }

@@ -22,7 +22,7 @@ from models.reward_models.process_settings import ProcessSettings
 from models.reward_models.solution_rows import write_solutions
 from models.reward_models.solutions import LabellingTools, Labels, Solution, known_labels
 from models.text.encoding import Codec
-from tasks.compute.labelling import SPLITS, LabellingSections, asked_problems, open_labelling_models
+from tasks.compute.labelling import SPLITS, LabellingSections, open_labelling_models, problems_to_label
 from tasks.compute.shared_engine import engine_place
 from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
@@ -55,28 +55,41 @@ def label_steps(
         judges: the model that judges, if the labels need one and it is on this machine; else empty.
     """
     recipe = context.recipe
-    asked = recipe.process
+    settings = recipe.process
 
     def work(folder: Path, run_id: str) -> StepOutput:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
-        made: dict[Split, list[Solution]] = {}
+        solutions_by_split: dict[Split, list[Solution]] = {}
         with stages(context.name, ("engine", *SPLITS)) as begin:
             begin("engine")
-            with open_labelling_models(recipe, start, judges, asks=asked.labels.needs_judge) as there:
-                for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
+            needs_judge = settings.labels.needs_judge
+            with open_labelling_models(recipe, start, judges, needs_judge=needs_judge) as labelling_models:
+                for split, count in zip(SPLITS, (settings.problems, settings.held_out), strict=True):
                     begin(split)
-                    hardest = asked.hardest if split == "train" else None
-                    problems = asked_problems(recipe, data, there.codec, split, count, run_id, hardest)
-                    made[split] = draw_and_label(recipe, there.engine, there.codec, data, split, problems, there.judge)
-        for split, solutions in made.items():
+                    hardest = settings.hardest if split == "train" else None
+                    problems = problems_to_label(recipe, data, labelling_models.codec, split, count, run_id, hardest)
+                    solutions_by_split[split] = draw_and_label(
+                        recipe,
+                        labelling_models.engine,
+                        labelling_models.codec,
+                        data,
+                        split,
+                        problems,
+                        labelling_models.judge,
+                    )
+        for split, solutions in solutions_by_split.items():
             write_solutions(folder / f"{split}.jsonl", solutions)
             records.log_artifact(run_id, folder / f"{split}.jsonl", "labels")
-        metrics = {f"label_steps/{name}": value for name, value in counts(made["train"]).items()}
+        metrics = {f"label_steps/{name}": value for name, value in counts(solutions_by_split["train"]).items()}
         labelled, mean = metrics["label_steps/labelled"], metrics["label_steps/mean_label"]
-        headline = f"{labelled:,.0f} labelled steps of {len(made['train']):,} solutions, mean label {mean:.3f}"
+        headline = (
+            f"{labelled:,.0f} labelled steps of {len(solutions_by_split['train']):,} solutions, mean label {mean:.3f}"
+        )
         get_run_logger().info(f"{context.name}: {headline}")
-        tokens = sum(len(each.completion) for some in made.values() for each in some)
+        tokens = sum(
+            len(solution.completion) for split_solutions in solutions_by_split.values() for solution in split_solutions
+        )
         return StepOutput(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
 
     with engine_place():
@@ -96,14 +109,14 @@ def draw_and_label(
 
     `judge` is used if the labels need one.
     """
-    asked = recipe.process
+    settings = recipe.process
     sampling = Sampling(
-        max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
+        max_tokens=recipe.longest_drawn, temperature=settings.temperature, samples=settings.samples, log_probs=False
     )
-    references = right_solutions(data, split, asked.labels)
+    references = right_solutions(data, split, settings.labels)
     seed = seed_of(recipe.seed, f"labels of {split}")
-    bench = LabellingTools(engine, codec, recipe.verify, sampling, asked.marks, seed, references, judge)
-    return asked.labels(bench, problems)
+    tools = LabellingTools(engine, codec, recipe.verify, sampling, settings.marks, seed, references, judge)
+    return settings.labels(tools, problems)
 
 
 def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, str]:
@@ -127,11 +140,11 @@ def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, st
 def known_solutions(data: Path, split: Split) -> Mapping[str, str]:
     """Return prompt -> right solution, for every prompt with one in the data; see `right_solutions`."""
     right: dict[str, str] = {}
-    there = available(data)
-    if split in there.get("preferences", ()):
+    splits_by_kind = available(data)
+    if split in splits_by_kind.get("preferences", ()):
         for batch in open_rows(data, "preferences", split).batches():
             right |= {str(row["prompt"]): str(row["chosen"]) for row in batch.to_pylist()}
-    if split in there.get("demonstrations", ()):
+    if split in splits_by_kind.get("demonstrations", ()):
         for batch in open_rows(data, "demonstrations", split).batches():
             rows = batch.to_pylist()
             right |= {
@@ -144,11 +157,11 @@ def known_solutions(data: Path, split: Split) -> Mapping[str, str]:
 
 def counts(solutions: list[Solution]) -> dict[str, float]:
     """Count solutions, steps and labelled steps; also return the mean label and the share of right solutions."""
-    known = [label for each in solutions for label in each.labels if label == label]
+    labels = [label for solution in solutions for label in solution.labels if label == label]
     return {
         "solutions": float(len(solutions)),
-        "steps": float(sum(len(each.ends) for each in solutions)),
-        "labelled": float(sum(int(known_labels(each).sum()) for each in solutions)),
-        "mean_label": sum(known) / max(1, len(known)),
-        "right": sum(each.right for each in solutions) / max(1, len(solutions)),
+        "steps": float(sum(len(solution.ends) for solution in solutions)),
+        "labelled": float(sum(int(known_labels(solution).sum()) for solution in solutions)),
+        "mean_label": sum(labels) / max(1, len(labels)),
+        "right": sum(solution.right for solution in solutions) / max(1, len(solutions)),
     }

@@ -35,19 +35,19 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
     log = get_run_logger()
     lines: list[str] = []
 
-    def say(line: str) -> None:
+    def log_line(line: str) -> None:
         lines.append(line)
         log.info(line)
 
-    made: list[versions.DataVersion] = []
+    prepared_versions: list[versions.DataVersion] = []
 
     def work(folder: Path, run_id: str) -> StepOutput:
-        version = versions.prepare(recipe.data, root, say)
+        version = versions.prepare(recipe.data, root, log_line)
         for note in notes_of(read_manifest(version.folder)):
             log.info("%s: %s", version.name, note)
         require_answers(version.folder, recipe)
         push_data(version, root, context.home)
-        made.append(version)
+        prepared_versions.append(version)
         rows = log_data(run_id, version, "preparation")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
         return StepOutput(
@@ -56,7 +56,7 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
 
     result = run_step(context, work)
     ran = any(line.startswith("Running stage") for line in lines)
-    return result.model_copy(update={"reused": not ran}), made[0]
+    return result.model_copy(update={"reused": not ran}), prepared_versions[0]
 
 
 def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
@@ -68,17 +68,19 @@ def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
     Raises:
         UserError: the remote cannot be written to.
     """
-    asked = hashlib.sha256(f"{version.name} {version.digest} {version.raw}{dvc_remote.configured_remote()}".encode())
+    fingerprint = hashlib.sha256(
+        f"{version.name} {version.digest} {version.raw}{dvc_remote.configured_remote()}".encode()
+    )
     for settings in (root / ".dvc/config", root / ".dvc/config.local"):
-        asked.update(settings.read_bytes() if settings.is_file() else b"")
-    done = home / "pushed" / asked.hexdigest()
-    if done.is_file():
+        fingerprint.update(settings.read_bytes() if settings.is_file() else b"")
+    marker = home / "pushed" / fingerprint.hexdigest()
+    if marker.is_file():
         if versions.stored(root, {version.digest}):
             return
         _LOG.warning("the DVC remote no longer has these data: they are pushed again")
     versions.push(root, version.name, report=lambda line: None)
-    done.parent.mkdir(parents=True, exist_ok=True)
-    done.touch()
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
 
 
 def log_data(run_id: str, version: versions.DataVersion, role: str = "", held_out: bool = False) -> dict[str, int]:
@@ -89,9 +91,9 @@ def log_data(run_id: str, version: versions.DataVersion, role: str = "", held_ou
         held_out: whether no model learns from the data, raw or prepared.
     """
     rows: dict[str, int] = read_manifest(version.folder)["rows"]
-    raw, whole = ("held out", "held out") if held_out else ("raw", "prepared")
+    raw_context, whole_context = ("held out", "held out") if held_out else ("raw", "prepared")
     for path, md5 in version.raw.items():
-        records.log_dataset(run_id, f"{version.name}/raw", md5, path, raw, revision=version.revision)
+        records.log_dataset(run_id, f"{version.name}/raw", md5, path, raw_context, revision=version.revision)
     for path, md5 in version.files.items():
         file = Path(path)
         if file.suffix == ".parquet":
@@ -103,7 +105,7 @@ def log_data(run_id: str, version: versions.DataVersion, role: str = "", held_ou
         version.name,
         version.digest,
         f"data/prepared/{version.name}",
-        whole,
+        whole_context,
         sum(rows.values()),
         version.revision,
     )

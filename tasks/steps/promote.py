@@ -133,7 +133,7 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
             aliases.promote(name, version, why="gate", by="gate", verdict=text, judged_against=before)
         store_decision(info, record.decision)
         if record.decision != "promoted":
-            with lock.held(name) as lease:
+            with lock.registry_lock(name) as lease:
                 audit.append(name, lease, "judged", version, by="gate", why=text)
         get_run_logger().info(f"{name} version {version}: {record.decision}; {reason_text(record)}")
         headline = f"{record.decision}, version {version}"

@@ -58,7 +58,7 @@ class ReportSections(EvaluationSections):
     """The sections of the recipe that a report reads."""
 
     samples: int = of("reward_model.report.samples")
-    asked: ReportSettings = of("reward_model.report")
+    report: ReportSettings = of("reward_model.report")
     judge: JudgeSettings | None
     """The judge that compares answers, if the report uses one."""
     judge_seed: int = of("seed")
@@ -92,61 +92,67 @@ def reward_report(
 
     def work(folder: Path, run_id: str) -> StepOutput:
         data = clean_folder(validated)
-        measured, drawn = RewardModelMeasurements(), 0
+        measurements, drawn_tokens = RewardModelMeasurements(), 0
         registry.log_model_inputs(run_id, [rewarded.model_id, *(files.model_id for _, files in policies)])
         for number, (name, policy) in enumerate(policies):
             check_model_folder(policy.folder)
             tokens = RunTokens.read(policy.folder, rewarded.folder, recipe)
-            problems = tokens.problems(data, "validation", recipe, recipe.asked.problems)
+            problems = tokens.problems(data, "validation", recipe, recipe.report.problems)
             if not number:
                 rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
                 log_rows(run_id, recipe.data_name, "problems", "validation", rows, data, "evaluation")
-            made, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
-            made = tokens.counted(made)
-            drawn += sum(completion.tokens for record in made for completion in record.samples)
-            measured.policies[name] = policy_report(made)
+            prompt_records, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
+            prompt_records = tokens.counted(prompt_records)
+            drawn_tokens += sum(completion.tokens for record in prompt_records for completion in record.samples)
+            measurements.policies[name] = policy_report(prompt_records)
             if number:
                 continue
             score = reward_scorer(rewarded, recipe, context.home, tokens.run)
-            said = _EncodedSamples.read(tokens, problems, made)
+            samples = _EncodedSamples.read(tokens, problems, prompt_records)
             longest = check_base_folder(rewarded.folder)[0] or MOST_TOKENS
-            measured.pairs = _pairs(data, tokens, score, longest, recipe)
+            measurements.pairs = _report_pairs(data, tokens, score, longest, recipe)
             for probe, change in probes.items():
-                changed, scores = said.fitting(change, longest)
-                if len(changed):
-                    measured.moved[probe] = moved(score, changed, scores)
+                changed_samples, scores = samples.fitting(change, longest)
+                if len(changed_samples):
+                    measurements.moved[probe] = moved(score, changed_samples, scores)
             if isinstance(score, StepScorer):
-                measured.first_errors = _first_errors(score, said.sequences(), problems, data)
-            if recipe.asked.judged:
+                measurements.first_errors = _find_first_errors(score, samples.sequences(), problems, data)
+            if recipe.report.judged:
                 judging = judges.get("judge", policy)
                 with opened_judge(recipe.judge, judging.folder, policy.folder, recipe.judge_seed) as judge:
                     assert judge is not None, "the recipe check makes sure that a judge is there"
-                    pairs = right_and_wrong([problem.prompt for problem in problems], made, recipe.asked.judged)
-                    measured.judge = judge_report(judge, recipe.asked.judge_template, pairs)
-            measured.suffix, measured.suffix_text = _suffix(tokens, problems, made, score, recipe.asked, longest)
+                    pairs = right_and_wrong(
+                        [problem.prompt for problem in problems], prompt_records, recipe.report.judged
+                    )
+                    measurements.judge = judge_report(judge, recipe.report.judge_template, pairs)
+            measurements.suffix, measurements.suffix_text = _search_suffix(
+                tokens, problems, prompt_records, score, recipe.report, longest
+            )
             for other, files in others:
-                opinion = reward_scorer(files, recipe, context.home, tokens.run)(said.sequences())
-                shape = (len(made), recipe.samples)
-                alike = agreement(said.scores.reshape(shape), opinion.numpy().reshape(shape))
-                measured.agreement[other] = float(alike.mean())
-        first = measured.policies[policies[0][0]]
-        against = threshold_violations(recipe.asked, first, measured.suffix.fooled if measured.suffix else None)
+                other_scores = reward_scorer(files, recipe, context.home, tokens.run)(samples.sequences())
+                shape = (len(prompt_records), recipe.samples)
+                agreements = agreement(samples.scores.reshape(shape), other_scores.numpy().reshape(shape))
+                measurements.agreement[other] = float(agreements.mean())
+        first_report = measurements.policies[policies[0][0]]
+        findings = threshold_violations(
+            recipe.report, first_report, measurements.suffix.fooled if measurements.suffix else None
+        )
         records.log_figure(
             run_id,
             "plots/best_of_n.png",
-            plots.best_of_n({name: (each.best_of, each.any_of) for name, each in measured.policies.items()}),
+            plots.best_of_n({name: (report.best_of, report.any_of) for name, report in measurements.policies.items()}),
         )
-        if measured.pairs is not None:
-            curve = plots.reliability(measured.pairs.curve, measured.pairs.calibration_error)
+        if measurements.pairs is not None:
+            curve = plots.reliability(measurements.pairs.curve, measurements.pairs.calibration_error)
             records.log_figure(run_id, "plots/calibration.png", curve)
-        write_file(folder / "report.json", as_json(measured, against))
+        write_file(folder / "report.json", as_json(measurements, findings))
         records.log_artifact(run_id, folder / "report.json", "report")
-        records.describe(run_id, page(measured, against))
-        metrics = {f"reward_report/{name}": value for name, value in measured.metrics().items()}
-        headline = "; ".join(against) if against else _headline(measured, policies[0][0])
+        records.describe(run_id, page(measurements, findings))
+        metrics = {f"reward_report/{name}": value for name, value in measurements.metrics().items()}
+        headline = "; ".join(findings) if findings else _headline(measurements, policies[0][0])
         get_run_logger().info(f"{context.name}: {headline}")
-        links = {_AGAINST: "\n".join(against)}
-        return StepOutput(hash_folder(folder), headline, metrics, links, tokens=Cost(tokens_sampled=drawn))
+        links = {_AGAINST: "\n".join(findings)}
+        return StepOutput(hash_folder(folder), headline, metrics, links, tokens=Cost(tokens_sampled=drawn_tokens))
 
     with engine_place():
         return run_step(context, work)
@@ -163,21 +169,23 @@ def require_trust(reported: StepResult) -> None:
     Raises:
         UserError: the report has findings against it.
     """
-    if against := distrusted(reported):
-        reasons = "; ".join(against)
+    if findings := distrusted(reported):
+        reasons = "; ".join(findings)
         raise UserError(f"reward model: {reasons}; stopped before reinforcement learning (see run {reported.run_id})")
 
 
-def _headline(measured: RewardModelMeasurements, first: str) -> str:
-    report = measured.policies[first]
-    most = max(report.best_of)
+def _headline(measurements: RewardModelMeasurements, first: str) -> str:
+    report = measurements.policies[first]
+    largest_n = max(report.best_of)
     separated = f"separation {report.separation.estimate:.3f}, " if report.separation is not None else ""
-    return f"{separated}the best of {most} is right in {report.best_of[most].estimate:.1%}, a sample in " + (
+    return f"{separated}the best of {largest_n} is right in {report.best_of[largest_n].estimate:.1%}, a sample in " + (
         f"{report.best_of[1].estimate:.1%}"
     )
 
 
-def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, recipe: ReportSections) -> PairReport | None:
+def _report_pairs(
+    data: Path, tokens: RunTokens, score: Scorer, longest: int, recipe: ReportSections
+) -> PairReport | None:
     """Return the report on held-out pairs; None if there are none."""
     pairs, flaws = read_pairs(data, tokens.run, "validation", longest, recipe.parallel, recipe.gap)
     if not pairs:
@@ -186,18 +194,20 @@ def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, recipe: R
     return pair_report((chosen - rejected).tolist(), flaws if any(flaws) else ())
 
 
-def _first_errors(score: StepScorer, said: Sequences, problems: Sequence[Problem], data: Path) -> FirstErrors | None:
+def _find_first_errors(
+    score: StepScorer, samples: Sequences, problems: Sequence[Problem], data: Path
+) -> FirstErrors | None:
     """Return how often the first wrong step of samples is identified, compared with right solutions of the data.
 
-    The result is None if the data contain no such solutions. `said` has the same number of samples of each problem.
+    The result is None if the data contain no such solutions. `samples` has the same number for each problem.
     """
     references = known_solutions(data, "validation")
-    prompts = [problem.prompt for problem in problems for _ in range(len(said) // len(problems))]
-    some = [place for place, ids in enumerate(said.completions) if ids and prompts[place] in references]
-    if not some:
+    prompts = [problem.prompt for problem in problems for _ in range(len(samples) // len(problems))]
+    places = [place for place, ids in enumerate(samples.completions) if ids and prompts[place] in references]
+    if not places:
         return None
-    ends, values = score.steps(said.take(some))
-    steps = [(prompts[place], said.completions[place], cut) for place, cut in zip(some, ends, strict=True)]
+    ends, values = score.steps(samples.take(places))
+    steps = [(prompts[place], samples.completions[place], cut) for place, cut in zip(places, ends, strict=True)]
     labels = agreement_labels(score.codec, score.reading.marks, steps, references)
     return first_errors([row.tolist() for row in values], labels)
 
@@ -227,12 +237,12 @@ class _EncodedSamples:
         return changed.take(fits), self.scores[fits]
 
 
-def _suffix(
+def _search_suffix(
     tokens: RunTokens,
     problems: Sequence[Problem],
     records: Sequence[PromptRecord],
     score: Scorer,
-    asked: ReportSettings,
+    settings: ReportSettings,
     longest: int,
 ) -> tuple[Suffix | None, str]:
     """Search for the suffix that raises the scores of wrong answers most; return it and its text.
@@ -246,13 +256,13 @@ def _suffix(
             codec.completions([sample.text for sample in record.samples if sample.finished and sample.correct == truth])
             for truth in (False, True)
         ]
-        room = longest - len(ids) - asked.suffix
+        room = longest - len(ids) - settings.suffix
         if all(side and len(side[0]) <= room for side in sides):
             prompts.append(ids)
             wrong.append(sides[0][0])
             right.append(sides[1][0])
     candidates = words_without_answers(codec)
-    if not asked.suffix or len(prompts) < 2 or not candidates:
+    if not settings.suffix or len(prompts) < 2 or not candidates:
         return None, ""
     suffix = search_suffix(
         score,
@@ -260,9 +270,9 @@ def _suffix(
         wrong,
         right,
         candidates=candidates,
-        length=asked.suffix,
+        length=settings.suffix,
         end=codec.end,
-        tried=asked.tried,
+        tried=settings.tried,
     )
     (text,) = codec.text([suffix.ids])
     return suffix, text

@@ -27,9 +27,9 @@ def upload_reports(address: str, experiment: str, run_id: str, validated: StepRe
     """
     target = f"{address.rstrip('/')}/{experiment}/{run_id}"
     uploaded = storage.upload_folder(Path(validated.folder) / "data_docs", f"{target}/data_docs")
-    with TemporaryDirectory() as beside:
-        (Path(beside) / "description.md").write_text(summaries.run_summary(experiment, run_id).description)
-        uploaded += storage.upload_folder(Path(beside), target)
+    with TemporaryDirectory() as scratch:
+        (Path(scratch) / "description.md").write_text(summaries.run_summary(experiment, run_id).description)
+        uploaded += storage.upload_folder(Path(scratch), target)
     runs.set_tags(run_id, {tags.REPORTS: target})
     get_run_logger().info(f"{len(uploaded)} files of the reports lie at {target}; `rewardflow reports` signs links")
     return uploaded

@@ -87,8 +87,8 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
         if untouched and base is not None and holds_weights_of(base, policy):
             digest = save_with_weights_of(base, policy, tokenizer, folder / "policy")
         else:
-            beside = partial(carry_source, base) if base is not None else lambda into: None
-            digest = save_model_folder(policy, tokenizer, folder / "policy", beside)
+            write_extra = partial(carry_source, base) if base is not None else lambda into: None
+            digest = save_model_folder(policy, tokenizer, folder / "policy", write_extra)
         example = example_of(data, "problems", "prompt")
         model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation", example=example)
         get_run_logger().info(f"warm start: {headline}")

@@ -32,7 +32,7 @@ class Unchecked:
 
 UNCHECKED = Unchecked()
 
-NOBODY = "unknown"
+UNKNOWN_AUTHOR = "unknown"
 """Recorded author of a change that was made outside Rewardflow."""
 SET_BY_HAND = "set outside Rewardflow; its time and author are unknown"
 """Recorded reason for a champion that was set outside Rewardflow."""
@@ -75,7 +75,7 @@ def promote(
         UserError: the version does not exist, or the champion is not the one that it was compared with.
     """
     record_outside_changes(name)
-    with lock.held(name) as lease:
+    with lock.registry_lock(name) as lease:
         new, old = registry.version_info(name, version), registry.champion(name)
         if old is not None and old.version == new.version:
             _forget_promotion(name)  # one that was killed after its record
@@ -84,10 +84,10 @@ def promote(
             expected = judged_against.version if isinstance(judged_against, VersionInfo) else judged_against
             if (old.version if old else None) != expected:
                 raise UserError(
-                    f"{name} version {version} was compared with {_called(expected)}, but the champion is now "
-                    f"{_called(old.version if old else None)}: evaluate it again"
+                    f"{name} version {version} was compared with {_version_text(expected)}, but the champion is now "
+                    f"{_version_text(old.version if old else None)}: evaluate it again"
                 )
-        return _crown(new, old, why, by or audit.person(), lease, verdict)
+        return _make_champion(new, old, why, by or audit.person(), lease, verdict)
 
 
 def set_anchor(name: str, version: int, *, by: str = "", why: str = "by hand") -> VersionInfo:
@@ -100,7 +100,7 @@ def set_anchor(name: str, version: int, *, by: str = "", why: str = "by hand") -
     Raises:
         UserError: the version does not exist.
     """
-    with lock.held(name) as lease:
+    with lock.registry_lock(name) as lease:
         info, before = registry.version_info(name, version), registry.by_alias(name, ANCHOR)
         _set_alias(info, ANCHOR, lease)
         anchor.remember(name, version)
@@ -122,14 +122,14 @@ def rollback(name: str, *, by: str = "", why: str = "") -> VersionInfo:
         UserError: the model has no champion or no previous champion.
     """
     record_outside_changes(name)
-    with lock.held(name) as lease:
+    with lock.registry_lock(name) as lease:
         old, new = registry.champion(name), registry.by_alias(name, PREVIOUS)
         if old is None:
             raise UserError(f"{name} has no champion: nothing to roll back")
         if new is None or new.version == old.version:
             raise UserError(f"{name} has no previous champion to roll back to: version {old.version} is the first")
         reason = f"rollback from version {old.version}{f': {why}' if why else ''}"
-        return _crown(new, old, reason, by or audit.person(), lease)
+        return _make_champion(new, old, reason, by or audit.person(), lease)
 
 
 def record_outside_changes(name: str) -> str:
@@ -144,31 +144,31 @@ def record_outside_changes(name: str) -> str:
     """
     if not _changed(name) and not anchor.changed(name, _champions(name)):
         return ""
-    with lock.held(name) as lease:
-        noticed = _notice_champion(name, lease)
-        return "; ".join(filter(None, [noticed, anchor.record_outside_changes(name, _champions(name), lease)]))
+    with lock.registry_lock(name) as lease:
+        champion_change = _notice_champion(name, lease)
+        return "; ".join(filter(None, [champion_change, anchor.record_outside_changes(name, _champions(name), lease)]))
 
 
 def _notice_champion(name: str, lease: lock.Lease) -> str:
     if not _changed(name):
         return ""
-    before, now = _recorded(name), registry.champion(name)
-    begun = _model_tags(name).get(tags.PROMOTING, "")
-    if now is not None and begun.startswith("{"):
-        promoting = json.loads(begun)
-        if promoting["version"] == now.version:  # a promotion of ours was killed in between
+    before, champion = _recorded_champion(name), registry.champion(name)
+    promotion_text = _model_tags(name).get(tags.PROMOTING, "")
+    if champion is not None and promotion_text.startswith("{"):
+        promoting = json.loads(promotion_text)
+        if promoting["version"] == champion.version:  # a promotion of ours was killed in between
             audit.append(name, lease, "promoted", **promoting)
-            _remember(name, now.version, promoting["why"])
+            _remember(name, champion.version, promoting["why"])
             return ""
-    if now is None:
-        said = f"version {before} was champion; its alias was deleted outside Rewardflow"
+    if champion is None:
+        change = f"version {before} was champion; its alias was deleted outside Rewardflow"
         by_hand.settled(name)
-        audit.append(name, lease, "noticed", None, by=NOBODY, why="its alias was deleted", before=before)
-        _remember(name, None, f"noticed: {said}; its time and author are unknown")
-        return f"{said}; candidates are judged against the base model until there is a champion again"
-    record = read_verdict(now) if decided(now) is not None else None
+        audit.append(name, lease, "noticed", None, by=UNKNOWN_AUTHOR, why="its alias was deleted", before=before)
+        _remember(name, None, f"noticed: {change}; its time and author are unknown")
+        return f"{change}; candidates are judged against the base model until there is a champion again"
+    record = read_verdict(champion) if decided(champion) is not None else None
     verdict = verdict_text(record) if record is not None else "it was never judged by the gate"
-    said = f"version {now.version} was made champion outside Rewardflow, instead of {_called(before)}"
+    change = f"version {champion.version} was made champion outside Rewardflow, instead of {_version_text(before)}"
     lease.confirm()
     replaced = None
     with suppress(UserError):  # it may have been deleted, too
@@ -176,19 +176,19 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
     if replaced is not None:
         _set_alias(replaced, PREVIOUS, lease)
     why = SET_BY_HAND
-    registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {clock.stamp()}", tags.PROMOTED_BY: why})
-    by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
-    audit.append(name, lease, "noticed", now.version, by=NOBODY, why=why, before=before)
-    _remember(name, now.version, f"noticed: {why}")
-    return f"{said}; of itself: {verdict}"
+    registry.annotate(name, champion.version, {tags.PROMOTED_AT: f"noticed {clock.stamp()}", tags.PROMOTED_BY: why})
+    by_hand.wait_for_gate(name, champion.version, before or _last_champion(name))
+    audit.append(name, lease, "noticed", champion.version, by=UNKNOWN_AUTHOR, why=why, before=before)
+    _remember(name, champion.version, f"noticed: {why}")
+    return f"{change}; of itself: {verdict}"
 
 
 def _changed(name: str) -> bool:
     champion = registry.champion(name)
-    return (champion.version if champion else None) != _recorded(name)
+    return (champion.version if champion else None) != _recorded_champion(name)
 
 
-def _recorded(name: str) -> int | None:
+def _recorded_champion(name: str) -> int | None:
     """Return the champion according to Rewardflow's history, not the alias; None if there is none."""
     newest = next(iter(_changes(name)), None)
     return newest.version if newest is not None else None
@@ -242,7 +242,7 @@ def _model_tags(name: str) -> dict[str, str]:
         return {}
 
 
-def _crown(
+def _make_champion(
     new: VersionInfo, old: VersionInfo | None, why: str, by: str, lease: lock.Lease, verdict: str = ""
 ) -> VersionInfo:
     now = clock.stamp()
@@ -259,11 +259,11 @@ def _crown(
         anchor.remember(new.name, (old or new).version)
     if CANDIDATE in new.aliases:
         store.patiently(store.client().delete_registered_model_alias, new.name, CANDIDATE)
-    own = {tags.PROMOTED_AT: now, tags.PROMOTED_BY: why}
+    champion_tags = {tags.PROMOTED_AT: now, tags.PROMOTED_BY: why}
     if old is not None:
-        own[tags.REPLACED] = str(old.version)
+        champion_tags[tags.REPLACED] = str(old.version)
         registry.annotate(old.name, old.version, {tags.REPLACED_BY: f"{new.version} at {now}"})
-    registry.annotate(new.name, new.version, own)
+    registry.annotate(new.name, new.version, champion_tags)
     audit.append(new.name, lease, "promoted", new.version, by=by, why=why, before=before, gate=verdict)
     _remember(new.name, new.version, why, at=now)
     return registry.version_info(new.name, new.version)
@@ -290,5 +290,5 @@ def _set_alias(info: VersionInfo, alias: str, lease: lock.Lease | None = None) -
     call(store.client().set_registered_model_alias, info.name, alias, str(info.version))
 
 
-def _called(version: int | None) -> str:
+def _version_text(version: int | None) -> str:
     return "no champion" if version is None else f"version {version}"

@@ -59,8 +59,8 @@ class AuditEntry:
     def hashed(self) -> AuditEntry:
         """Return a copy with its hash filled in."""
         fields = asdict(replace(self, sha256=""))
-        written = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return replace(self, sha256=hashlib.sha256(written.encode()).hexdigest())
+        fields_text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return replace(self, sha256=hashlib.sha256(fields_text.encode()).hexdigest())
 
 
 def person() -> str:
@@ -93,14 +93,14 @@ def append(
     Raises:
         UserError: another process has taken the promotion lock.
     """
-    there = entries(name)
-    last = there[-1] if there else None
+    existing = entries(name)
+    last = existing[-1] if existing else None
     if last is not None and (last.did, last.version, last.before, last.why) == (did, version, before, why[:LONGEST]):
         entry = last
     else:
         info = None if version is None else registry.version_info(name, version)
         entry = AuditEntry(
-            number=len(there) + 1,
+            number=len(existing) + 1,
             at=clock.stamp(),
             did=did,
             version=version,
@@ -110,17 +110,19 @@ def append(
             gate=(gate or _verdict_of(info))[:LONGEST],
             previous=last.sha256 if last is not None else "",
         ).hashed()
-        registry.make_model(_log(name))
-        registry.describe_model(_log(name), f"Who changed the champion of {name}, when and why: `rewardflow audit`.")
-        written = json.dumps(asdict(entry), ensure_ascii=False)
-        lease.write(store.client().set_registered_model_tag, _log(name), _key(entry.number), written)
-    noted = f"{entry.number} {entry.sha256}"
-    lease.write(store.client().set_registered_model_tag, name, tags.AUDITED, noted)
+        registry.make_model(_log_model(name))
+        registry.describe_model(
+            _log_model(name), f"Who changed the champion of {name}, when and why: `rewardflow audit`."
+        )
+        entry_text = json.dumps(asdict(entry), ensure_ascii=False)
+        lease.write(store.client().set_registered_model_tag, _log_model(name), _key(entry.number), entry_text)
+    entry_hash = f"{entry.number} {entry.sha256}"
+    lease.write(store.client().set_registered_model_tag, name, tags.AUDITED, entry_hash)
     if version is not None:
-        registry.annotate(name, version, {tags.AUDITED: noted})
+        registry.annotate(name, version, {tags.AUDITED: entry_hash})
     elif before is not None:
         with suppress(UserError):  # it may have been deleted, its alias with it
-            registry.annotate(name, before, {tags.AUDITED: noted})
+            registry.annotate(name, before, {tags.AUDITED: entry_hash})
     return entry
 
 
@@ -130,40 +132,40 @@ def entries(name: str) -> list[AuditEntry]:
     Raises:
         UserError: an entry cannot be parsed.
     """
-    read = []
-    for key, written in sorted(registry.model_tags(_log(name)).items()):
+    parsed = []
+    for key, entry_text in sorted(registry.model_tags(_log_model(name)).items()):
         if key.startswith(tags.AUDIT):
             try:
-                read.append(AuditEntry(**json.loads(written)))
+                parsed.append(AuditEntry(**json.loads(entry_text)))
             except (TypeError, ValueError) as error:
                 number = key.removeprefix(tags.AUDIT)
                 raise UserError(f"the audit log of {name}: record {number} is not an entry: {error}") from None
-    return read
+    return parsed
 
 
 def broken(name: str) -> list[str]:
     """Return the entries of a model's log that were changed, moved or removed, one sentence each; empty if intact."""
     log = entries(name)
-    noted = {
+    recorded_hashes = {
         f"the last about version {info.version}": registry.facts_of(info).get(tags.AUDITED, "")
         for info in sorted(registry.versions(name), key=lambda info: info.version)
     }
-    noted["the newest"] = registry.model_tags(name).get(tags.AUDITED, "")
-    known = {entry.number: entry.sha256 for entry in log}
-    missed: dict[int, str] = {}
-    for which, said in noted.items():
-        number, _, sha256 = said.partition(" ")
-        if sha256 and known.get(int(number)) != sha256:  # an earlier Rewardflow wrote no hash
-            how = "reads otherwise" if int(number) in known else "is gone"
-            missed.setdefault(int(number), f"entry {number}, {which}, {how}")
-    return [*_breaks(log), *missed.values()]
+    recorded_hashes["the newest"] = registry.model_tags(name).get(tags.AUDITED, "")
+    hashes_by_number = {entry.number: entry.sha256 for entry in log}
+    missing_entries: dict[int, str] = {}
+    for position, recorded in recorded_hashes.items():
+        number, _, sha256 = recorded.partition(" ")
+        if sha256 and hashes_by_number.get(int(number)) != sha256:  # an earlier Rewardflow wrote no hash
+            finding = "reads otherwise" if int(number) in hashes_by_number else "is gone"
+            missing_entries.setdefault(int(number), f"entry {number}, {position}, {finding}")
+    return [*_find_breaks(log), *missing_entries.values()]
 
 
 def line(entry: AuditEntry) -> str:
     """Format an entry for a person."""
-    what = "no version" if entry.version is None else f"version {entry.version}"
-    instead = f", before it version {entry.before}" if entry.before is not None else ""
-    return f"{entry.number:>4}  {entry.at}  {entry.did} {what}{instead}, by {entry.by}: {entry.why}"
+    version_text = "no version" if entry.version is None else f"version {entry.version}"
+    before_text = f", before it version {entry.before}" if entry.before is not None else ""
+    return f"{entry.number:>4}  {entry.at}  {entry.did} {version_text}{before_text}, by {entry.by}: {entry.why}"
 
 
 def _verdict_of(info: registry.VersionInfo | None) -> str:
@@ -172,22 +174,22 @@ def _verdict_of(info: registry.VersionInfo | None) -> str:
     return verdict_text(record) if record is not None else ""
 
 
-def _breaks(log: Sequence[AuditEntry]) -> list[str]:
+def _find_breaks(log: Sequence[AuditEntry]) -> list[str]:
     """Return the entries that were changed or moved, one sentence each."""
-    said: list[str] = []
+    breaks: list[str] = []
     previous = ""
     for place, entry in enumerate(log, 1):
         if entry.number != place:
-            return [*said, f"entry {place} is missing: the next has the number {entry.number}"]
+            return [*breaks, f"entry {place} is missing: the next has the number {entry.number}"]
         if entry.hashed().sha256 != entry.sha256:
-            said.append(f"entry {place} was changed: its hash is not that of what it says")
+            breaks.append(f"entry {place} was changed: its hash is not that of what it says")
         if entry.previous != previous:
-            said.append(f"entry {place} does not follow entry {place - 1}: that was changed")
+            breaks.append(f"entry {place} does not follow entry {place - 1}: that was changed")
         previous = entry.sha256
-    return said
+    return breaks
 
 
-def _log(name: str) -> str:
+def _log_model(name: str) -> str:
     return f"{name}{SUFFIX}"
 
 

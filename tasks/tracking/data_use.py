@@ -40,77 +40,83 @@ class DataUse:
     """NAME/VERSION that it was trained on from and that used the data; empty if the version used the data itself."""
 
 
-def uses_of(wanted: str) -> list[DataUse]:
+def uses_of(data_hash: str) -> list[DataUse]:
     """Return the model versions that used a version of the data: first those that learned from it, then the others.
 
     Each group is sorted by model, newest version first.
 
     Args:
-        wanted: hash of raw or prepared data or of one of their files, or its beginning; or a commit that pins them.
+        data_hash: hash of raw or prepared data or of one of their files, or its beginning; or a commit that pins them.
 
     Raises:
-        UserError: `wanted` is not a hash, or no run read such data.
+        UserError: `data_hash` is not a hash, or no run read such data.
     """
-    begins = wanted.removesuffix(".dir").lower()
-    if not re.fullmatch(f"[0-9a-f]{{{LEAST},40}}", begins):
+    prefix = data_hash.removesuffix(".dir").lower()
+    if not re.fullmatch(f"[0-9a-f]{{{LEAST},40}}", prefix):
         raise UserError(
-            f"{wanted!r} is not a version of data: give its hash as `rewardflow lineage VERSION` prints it, or the "
+            f"{data_hash!r} is not a version of data: give its hash as `rewardflow lineage VERSION` prints it, or the "
             f"first {LEAST} digits or more of it, or of a commit that pins it"
         )
-    runs = _runs(f"dataset.digest LIKE '{begins}%'") or _runs(f"tags.`{tags.DATA_REVISION}` LIKE '{begins}%'")
+    runs = _runs(f"dataset.digest LIKE '{prefix}%'") or _runs(f"tags.`{tags.DATA_REVISION}` LIKE '{prefix}%'")
     if not runs:
-        raise UserError(f"no run read data {wanted}; `rewardflow lineage VERSION` prints what a version learned from")
-    read = {run.info.run_id: _read(run, begins) for run in runs}
-    known = [version for name in registry.model_names() for version in registry.versions(name)]
+        raise UserError(
+            f"no run read data {data_hash}; `rewardflow lineage VERSION` prints what a version learned from"
+        )
+    parts_by_run = {run.info.run_id: _parts_read(run, prefix) for run in runs}
+    versions = [version for name in registry.model_names() for version in registry.versions(name)]
     uses: dict[str, DataUse] = {}
-    for version in known:
-        data = dict.fromkeys(entry for run in _made_by(version) for entry in read.get(run, ()))
+    for version in versions:
+        data = dict.fromkeys(entry for run in _runs_of(version) for entry in parts_by_run.get(run, ()))
         if data:
             learned = any(context in LEARNED_FROM for _, context in data)
-            shown = tuple(f"{name} ({context})" for name, context in data)
-            uses[_name(version)] = DataUse(version, learned, shown)
-    _follow(uses, known)
-    order = {_name(version): place for place, version in enumerate(known)}
+            parts = tuple(f"{name} ({context})" for name, context in data)
+            uses[_name(version)] = DataUse(version, learned, parts)
+    _add_successors(uses, versions)
+    order = {_name(version): place for place, version in enumerate(versions)}
     return sorted(uses.values(), key=lambda use: (not use.learned, order[_name(use.version)]))
 
 
-def begun_on(experiment: str, digest: str) -> bool:
+def has_training_on(experiment: str, digest: str) -> bool:
     """Return whether a training of this experiment has begun on prepared data of this hash, however it ended."""
-    read = _runs(f"dataset.digest = '{digest}'", [store.experiment_id(experiment)])
-    return any(link.context == "training" for run in read for link in summaries.data_of(run))
+    experiment_runs = _runs(f"dataset.digest = '{digest}'", [store.experiment_id(experiment)])
+    return any(link.context == "training" for run in experiment_runs for link in summaries.data_of(run))
 
 
-def render(wanted: str, uses: Iterable[DataUse]) -> str:
+def render(data_hash: str, uses: Iterable[DataUse]) -> str:
     """Format the uses for a terminal, one line a version."""
     lines: dict[bool, list[str]] = defaultdict(list)
     for use in uses:
         aliases = f" [{', '.join(sorted(use.version.aliases))}]" if use.version.aliases else ""
         through = f"through {use.through}, which it was trained on from" if use.through else ", ".join(use.data)
         lines[use.learned].append(f"  {use.version.name} version {use.version.version}{aliases}: {through}")
-    said = [f"data {wanted}"]
+    output = [f"data {data_hash}"]
     for learned, title in ((True, "learned from it:"), (False, "only measured on it:")):
         if lines[learned]:
-            said += [title, *lines[learned]]
-    return "\n".join(said) if len(said) > 1 else f"data {wanted}: runs read it, but no registered model came of them"
+            output += [title, *lines[learned]]
+    return (
+        "\n".join(output)
+        if len(output) > 1
+        else f"data {data_hash}: runs read it, but no registered model came of them"
+    )
 
 
-def _follow(uses: dict[str, DataUse], known: Iterable[VersionInfo]) -> None:
+def _add_successors(uses: dict[str, DataUse], versions: Iterable[VersionInfo]) -> None:
     """Add the versions that were trained on from one that learned from the data, and those trained on from these."""
     flows: dict[str, list[VersionInfo]] = defaultdict(list)
-    for version in known:
+    for version in versions:
         flows[version.tags.get(tags.RUN, "")].append(version)
-    waiting = [name for name, use in uses.items() if use.learned]
-    while waiting:
-        base = waiting.pop()
+    bases = [name for name, use in uses.items() if use.learned]
+    while bases:
+        base = bases.pop()
         for run in _runs(f"tags.`{tags.BASE_VERSION}` = '{base}'") if "'" not in base else ():
             for version in flows.get(run.info.run_id, ()):
                 name = _name(version)
                 if name not in uses or not uses[name].learned:
                     uses[name] = DataUse(version, learned=True, data=(), through=base)
-                    waiting.append(name)
+                    bases.append(name)
 
 
-def _made_by(version: VersionInfo) -> list[str]:
+def _runs_of(version: VersionInfo) -> list[str]:
     """Return the runs that made a version: the run of its step and the run of its flow."""
     flow = version.tags.get(tags.RUN, "")
     if not flow and (run := run_or_none(version.run_id)) is not None:
@@ -118,11 +124,11 @@ def _made_by(version: VersionInfo) -> list[str]:
     return [version.run_id, flow]
 
 
-def _read(run: Run, begins: str) -> list[tuple[str, str]]:
+def _parts_read(run: Run, prefix: str) -> list[tuple[str, str]]:
     """Return name and context of the parts of the data that a run read: all if the run is found by its commit."""
     links = summaries.data_of(run)
-    fitting = [link for link in links if link.digest.startswith(begins)]
-    return [(link.name, link.context) for link in fitting or links]
+    matching = [link for link in links if link.digest.startswith(prefix)]
+    return [(link.name, link.context) for link in matching or links]
 
 
 def _runs(query: str, experiments: Sequence[str] = ()) -> list[Run]:

@@ -68,24 +68,26 @@ def lineage(name: str, version: int) -> Lineage:
     policy = registry.version_info(name, version)
     facts = registry.facts_of(policy)
     run = run_or_none(policy.run_id)
-    read = _models_read(run)
-    reward_model = _pinned(facts.get(tags.REWARD_MODEL_VERSION, ""))
-    plain = tuple(label for model_id, label in read.items() if not reward_model or model_id != reward_model.model_id)
+    models_read = _models_read(run)
+    reward_model = _find_version(facts.get(tags.REWARD_MODEL_VERSION, ""))
+    other_models = tuple(
+        label for model_id, label in models_read.items() if not reward_model or model_id != reward_model.model_id
+    )
     evaluation_run = facts.get(tags.EVALUATION_RUN, "")
-    evaluated = run_or_none(evaluation_run)
+    evaluated_run = run_or_none(evaluation_run)
     return Lineage(
-        policy=VersionOrigin(policy, facts, _name(run), _data_behind(run), plain),
+        policy=VersionOrigin(policy, facts, _name(run), _data_of_run(run), other_models),
         reward_model=_origin(reward_model) if reward_model else None,
-        reward_model_read=reward_model is not None and reward_model.model_id in read,
+        reward_model_read=reward_model is not None and reward_model.model_id in models_read,
         evaluation_run=evaluation_run,
-        evaluation=dict(sorted(evaluated.data.metrics.items())) if evaluated else {},
+        evaluation=dict(sorted(evaluated_run.data.metrics.items())) if evaluated_run else {},
         verdict=verdict_of(facts),
     )
 
 
 def render(chain: Lineage, metrics_shown: int = 12) -> str:
     """Format a lineage as a tree for a terminal."""
-    policy, known = chain.policy.version, chain.policy.facts
+    policy, policy_facts = chain.policy.version, chain.policy.facts
     raw = [link for link in chain.data if link.context == "raw"]
     prepared = [link for link in chain.data if link.context != "raw"]
     lines = [f"{policy.name} version {policy.version}" + _in_brackets(policy.aliases)]
@@ -95,16 +97,18 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
     ]
     if chain.reward_model:
         version = chain.reward_model.version
-        seen = "" if chain.reward_model_read else " (pinned by tag only: the policy's run does not list it as an input)"
+        pin_note = (
+            "" if chain.reward_model_read else " (pinned by tag only: the policy's run does not list it as an input)"
+        )
         sections.append(
             (
-                f"reward model {version.name} version {version.version}{_in_brackets(version.aliases)}{seen}",
-                _facts(chain.reward_model, (("held-out pair accuracy", tags.HELDOUT_ACCURACY),)),
+                f"reward model {version.name} version {version.version}{_in_brackets(version.aliases)}{pin_note}",
+                _fact_lines(chain.reward_model, (("held-out pair accuracy", tags.HELDOUT_ACCURACY),)),
             )
         )
     else:
         sections.append(("reward model", []))
-    facts = (
+    fact_tags = (
         ("recipe", tags.RECIPE),
         ("recipe sha256", tags.RECIPE_SHA256),
         ("git commit", tags.GIT_COMMIT),
@@ -114,30 +118,32 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         ("base model", tags.BASE_SOURCE),
     )
     models_read = [f"starts from {label}" for label in chain.policy.models_read]
-    sections.append((f"policy version {policy.version}", _facts(chain.policy, facts) + models_read))
-    shown = [f"{key} = {value:.4g}" for key, value in list(chain.evaluation.items())[:metrics_shown]]
+    sections.append((f"policy version {policy.version}", _fact_lines(chain.policy, fact_tags) + models_read))
+    metric_lines = [f"{key} = {value:.4g}" for key, value in list(chain.evaluation.items())[:metrics_shown]]
     if len(chain.evaluation) > metrics_shown:
-        shown.append(f"... and {len(chain.evaluation) - metrics_shown} more")
-    compared = [
-        f"{label}: {known[key]}"
+        metric_lines.append(f"... and {len(chain.evaluation) - metrics_shown} more")
+    comparison_lines = [
+        f"{label}: {policy_facts[key]}"
         for label, key in (("compared with", tags.COMPARED_WITH), ("difference", tags.IMPROVEMENT))
-        if key in known
+        if key in policy_facts
     ]
     run = f" (run {chain.evaluation_run})" if chain.evaluation_run else ""
-    sections.append((f"evaluation{run}", compared + shown))
+    sections.append((f"evaluation{run}", comparison_lines + metric_lines))
     checks = [
         f"{'FAILED' if check.state == 'failed' else check.state.replace('_', ' ')}  {check.name}: {check.detail}"
         for check in (chain.verdict.checks if chain.verdict is not None else ())
     ]
     sections.append((f"gate: {verdict_text(chain.verdict)}" if chain.verdict is not None else "gate", checks))
-    promoted = [f"{key.removeprefix('rewardflow.')}: {known[key]}" for key in _ALIAS_FACTS if key in known]
-    sections.append((f"aliases: {', '.join(policy.aliases) or 'none'}", promoted))
-    for index, (title, inside) in enumerate(sections):
+    alias_lines = [
+        f"{key.removeprefix('rewardflow.')}: {policy_facts[key]}" for key in _ALIAS_FACTS if key in policy_facts
+    ]
+    sections.append((f"aliases: {', '.join(policy.aliases) or 'none'}", alias_lines))
+    for index, (title, section_lines) in enumerate(sections):
         last = index == len(sections) - 1
-        lines.append(f"{'└─' if last else '├─'} {title}{'' if inside or ':' in title else ': not recorded'}")
-        for number, line in enumerate(inside):
-            bend = "└─" if number == len(inside) - 1 else "├─"
-            lines.append(f"{'   ' if last else '│  '}{bend} {line}")
+        lines.append(f"{'└─' if last else '├─'} {title}{'' if section_lines or ':' in title else ': not recorded'}")
+        for number, line in enumerate(section_lines):
+            branch = "└─" if number == len(section_lines) - 1 else "├─"
+            lines.append(f"{'   ' if last else '│  '}{branch} {line}")
     return "\n".join(lines)
 
 
@@ -147,11 +153,11 @@ _ALIAS_FACTS = (tags.PROMOTED_AT, tags.PROMOTED_BY, tags.REPLACED, tags.REPLACED
 def _origin(version: VersionInfo) -> VersionOrigin:
     run = run_or_none(version.run_id)
     return VersionOrigin(
-        version, registry.facts_of(version), _name(run), _data_behind(run), tuple(_models_read(run).values())
+        version, registry.facts_of(version), _name(run), _data_of_run(run), tuple(_models_read(run).values())
     )
 
 
-def _pinned(text: str) -> VersionInfo | None:
+def _find_version(text: str) -> VersionInfo | None:
     name, _, version = text.rpartition("/")
     return registry.version_info(name, int(version)) if name and version.isdigit() else None
 
@@ -169,32 +175,32 @@ def run_or_none(run_id: str) -> Run | None:
         raise
 
 
-def _data_behind(run: Run | None) -> tuple[DataLink, ...]:
+def _data_of_run(run: Run | None) -> tuple[DataLink, ...]:
     """Return the data sets of a run and of its parent, the flow's run."""
     if run is None:
         return ()
-    above = run_or_none(run.data.tags.get(PARENT_TAG, ""))
-    links: Iterable[DataLink] = (*data_of(run), *(data_of(above) if above else ()))
+    parent = run_or_none(run.data.tags.get(PARENT_TAG, ""))
+    links: Iterable[DataLink] = (*data_of(run), *(data_of(parent) if parent else ()))
     return tuple(dict.fromkeys(links))
 
 
 def _models_read(run: Run | None) -> dict[str, str]:
     """Return the LoggedModels that a run read: id -> label."""
-    versions = {}
+    labels = {}
     for entry in run.inputs.model_inputs if run and run.inputs else []:
         model = store.patiently(store.client().get_logged_model, entry.model_id)
         registered = json.loads(model.tags.get(registry.VERSIONS_OF_MODEL, "[]"))
         label = ", ".join(f"{version['name']} version {version['version']}" for version in registered)
-        versions[entry.model_id] = label or f"{model.name} ({entry.model_id})"
-    return versions
+        labels[entry.model_id] = label or f"{model.name} ({entry.model_id})"
+    return labels
 
 
-def _facts(origin: VersionOrigin, wanted: Iterable[tuple[str, str]]) -> list[str]:
-    known = origin.facts
+def _fact_lines(origin: VersionOrigin, fact_tags: Iterable[tuple[str, str]]) -> list[str]:
+    facts = origin.facts
     lines = [f"run {origin.run_name or 'not found'} ({origin.version.run_id})"]
-    lines += [f"{label}: {known[key]}" for label, key in wanted if key in known]
-    if tags.WEIGHTS_SHA256 in known:
-        lines.append(f"weights sha256: {known[tags.WEIGHTS_SHA256]}")
+    lines += [f"{label}: {facts[key]}" for label, key in fact_tags if key in facts]
+    if tags.WEIGHTS_SHA256 in facts:
+        lines.append(f"weights sha256: {facts[tags.WEIGHTS_SHA256]}")
     return lines
 
 

@@ -58,19 +58,19 @@ class Lease:
             UserError: as `confirm`.
         """
 
-        def confirmed() -> None:
+        def confirm_and_call() -> None:
             self._confirm()
             call(*args, **kwargs)
 
-        store.patiently(confirmed)
+        store.patiently(confirm_and_call)
 
     def _confirm(self) -> None:
         """Confirm the lock in one try, without any wait between reading the token and writing the beat."""
-        there = _tags(self.name)
-        if there is None or there.get(tags.LOCK_TOKEN) != self.token:
+        lock_tags = _tags(self.name)
+        if lock_tags is None or lock_tags.get(tags.LOCK_TOKEN) != self.token:
             raise UserError(
-                f"the promotion lock {self.name} was taken by {_holder(there or {})}, because this process was slower "
-                f"than {LEASE:.0f} s: nothing was changed; run the same command again"
+                f"the promotion lock {self.name} was taken by {_holder(lock_tags or {})}, because this process was "
+                f"slower than {LEASE:.0f} s: nothing was changed; run the same command again"
             )
         self.beat += 1
         store.client().set_registered_model_tag(self.name, tags.LOCK_BEAT, str(self.beat))
@@ -81,7 +81,7 @@ class LockHeldError(UserError):
 
 
 @contextmanager
-def held(model: str) -> Iterator[Lease]:
+def registry_lock(model: str) -> Iterator[Lease]:
     """Hold the lock of a registered model's aliases against every process that uses the same registry.
 
     Raises:
@@ -96,21 +96,21 @@ def held(model: str) -> Iterator[Lease]:
 
 
 def _acquire(name: str) -> Lease:
-    began, seen, since = time.monotonic(), None, time.monotonic()
+    began, last_sign, last_change = time.monotonic(), None, time.monotonic()
     while True:
         lease = Lease(name, uuid.uuid4().hex)
         if _create(lease):
             return lease
-        now, there = time.monotonic(), _read(name)
-        if there is None:
+        now, lock_tags = time.monotonic(), _read(name)
+        if lock_tags is None:
             continue
-        sign = (there.get(tags.LOCK_TOKEN, ""), there.get(tags.LOCK_BEAT, ""))
-        if sign != seen:
-            seen, since = sign, now
-        if process.surely_dead(there) or now - since > LEASE:
+        sign = (lock_tags.get(tags.LOCK_TOKEN, ""), lock_tags.get(tags.LOCK_BEAT, ""))
+        if sign != last_sign:
+            last_sign, last_change = sign, now
+        if process.surely_dead(lock_tags) or now - last_change > LEASE:
             _take(name, sign[0])
         elif now - began > PATIENCE:
-            raise LockHeldError(f"the promotion lock {name} is held by {_holder(there)} since {now - began:.0f} s")
+            raise LockHeldError(f"the promotion lock {name} is held by {_holder(lock_tags)} since {now - began:.0f} s")
         else:
             time.sleep(PAUSE)
 
@@ -122,10 +122,10 @@ def _create(lease: Lease) -> bool:
     """
     from mlflow import MlflowException
 
-    own = {**process.mark(), tags.LOCK_TOKEN: lease.token, tags.LOCK_BEAT: "0"}
-    said = "Held while a champion is set; removed at once. See tasks/tracking/lock.py."
+    lock_tags = {**process.mark(), tags.LOCK_TOKEN: lease.token, tags.LOCK_BEAT: "0"}
+    description = "Held while a champion is set; removed at once. See tasks/tracking/lock.py."
     try:
-        store.patiently(store.client().create_registered_model, lease.name, own, said)
+        store.patiently(store.client().create_registered_model, lease.name, lock_tags, description)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
@@ -146,8 +146,8 @@ def _release(lease: Lease) -> None:
     from mlflow import MlflowException
 
     with suppress(UserError, MlflowException):  # it expires by itself
-        there = _read(lease.name)
-        if there is not None and there.get(tags.LOCK_TOKEN) == lease.token:
+        lock_tags = _read(lease.name)
+        if lock_tags is not None and lock_tags.get(tags.LOCK_TOKEN) == lease.token:
             store.patiently(store.client().delete_registered_model, lease.name)
         query = f"name LIKE '{lease.name}{TAKEN}%'"
         for old in store.patiently(store.client().search_registered_models, query):
@@ -172,5 +172,5 @@ def _tags(name: str) -> dict[str, str] | None:
         raise
 
 
-def _holder(there: dict[str, str]) -> str:
-    return f"process {there.get(tags.PID, '?')} on {there.get(tags.HOST, '?')}"
+def _holder(lock_tags: dict[str, str]) -> str:
+    return f"process {lock_tags.get(tags.PID, '?')} on {lock_tags.get(tags.HOST, '?')}"

@@ -39,7 +39,7 @@ def take_look(name: str, gate_split: str, sketch: str, compared: str, settings: 
         settings: the recipe's gate.
     """
     key = tags.LOOKS + gate_split
-    with lock.held(name) as lease:
+    with lock.registry_lock(name) as lease:
         splits = {
             other: json.loads(value)
             for other, value in registry.model_tags(name).items()

@@ -43,8 +43,8 @@ def clean_key(key: str) -> str:
     Raises:
         UserError: nothing is left of the key.
     """
-    kept = re.sub(r"[^\w\-. :/]", "_", key.replace("@", "_at_"), flags=re.ASCII)
-    parts = [part for part in kept.split("/") if part.strip(". ")]
+    cleaned = re.sub(r"[^\w\-. :/]", "_", key.replace("@", "_at_"), flags=re.ASCII)
+    parts = [part for part in cleaned.split("/") if part.strip(". ")]
     if not parts:
         raise UserError(f"metric key {key!r} has no letter or digit that MLflow takes")
     return "/".join(parts)[:250]
@@ -56,7 +56,7 @@ class Delivery:
 
     sent: int
     """Values that the tracking server has."""
-    left: int
+    unsent: int
     """Values that the server did not accept before the limit; they are in the journal."""
     not_finite: int
     """Values that were NaN or infinite and were not logged."""
@@ -86,8 +86,8 @@ class MetricLog:
         self._waiting: deque[Metric] = deque()
         self._sent = self._not_finite = 0
         self._error: Exception | None = None
-        self._hurry = False
-        self._due = 0.0
+        self._flush_requested = False
+        self._send_at = 0.0
         self._closed = threading.Event()
         self._changed = threading.Condition()
         if journal is not None:
@@ -109,7 +109,7 @@ class MetricLog:
         row = JournalRow(int(step), int(time.time() * 1000), finite)
         with self._changed:
             if self._error is not None:
-                raise self._refused(self._error) from self._error
+                raise self._refusal_of(self._error) from self._error
             self._check_keys(metrics)
             self._not_finite += len(metrics) - len(finite)
             if self._journal is not None and self._handle is not None and finite:
@@ -139,18 +139,18 @@ class MetricLog:
 
     def flush(self, limit: float = 60.0) -> int:
         """Send the waiting values now, for up to `limit` seconds. Return how many values are still unsent."""
-        until = time.monotonic() + limit
+        deadline = time.monotonic() + limit
         with self._changed:
-            self._hurry = True
+            self._flush_requested = True
             self._changed.notify_all()
             while self._waiting and self._error is None and self._thread.is_alive():
-                if not self._changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() >= until:
+                if not self._changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
                     break
             return len(self._waiting)
 
     def close(self, limit: float = store.PATIENCE) -> Delivery:
         """Send the last values, waiting up to `limit` seconds for an unreachable server; then end the thread."""
-        left = self.flush(limit)
+        unsent = self.flush(limit)
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
@@ -158,16 +158,20 @@ class MetricLog:
                 handle, self._handle = self._handle, None
                 with needs_space(self._journal):
                     handle.close()
-        if not left:
+        if not unsent:
             self._thread.join(timeout=30)
-        if (left and not (self._error and out_of_space(self._error))) or self._not_finite:
-            where = self._journal or "no journal was kept"
+        if (unsent and not (self._error and out_of_space(self._error))) or self._not_finite:
+            journal_text = self._journal or "no journal was kept"
             _LOG.warning(
-                "run %s: %d metric values not sent (%s), %d not finite", self._run_id, left, where, self._not_finite
+                "run %s: %d metric values not sent (%s), %d not finite",
+                self._run_id,
+                unsent,
+                journal_text,
+                self._not_finite,
             )
         if self._error is not None:
-            raise self._refused(self._error) from self._error
-        return Delivery(self._sent, left, self._not_finite)
+            raise self._refusal_of(self._error) from self._error
+        return Delivery(self._sent, unsent, self._not_finite)
 
     def __enter__(self) -> MetricLog:
         return self
@@ -179,12 +183,12 @@ class MetricLog:
             self.close()
         else:  # the first error matters more; an unreachable server must not delay it for long
             try:
-                self.close(limit=2.0 if interrupt.asked() or out_of_space(error) else 15.0)
-            except UserError as also:
+                self.close(limit=2.0 if interrupt.received_signal() or out_of_space(error) else 15.0)
+            except UserError as close_error:
                 if not out_of_space(error):
-                    _LOG.warning("%s", also)
+                    _LOG.warning("%s", close_error)
 
-    def _refused(self, error: Exception) -> UserError:
+    def _refusal_of(self, error: Exception) -> UserError:
         if out_of_space(error):
             return no_space(store.current().home)
         return UserError(f"run {self._run_id} takes no metrics: {error}")
@@ -192,22 +196,22 @@ class MetricLog:
     def _check_keys(self, metrics: Mapping[str, float]) -> None:
         for key in metrics:
             clean = clean_key(key)
-            known = self._keys.get(clean)
-            if known is None:
+            other_key = self._keys.get(clean)
+            if other_key is None:
                 if len(self._keys) >= MOST_KEYS:
                     raise UserError(
                         f"metric {key!r} would be key number {MOST_KEYS + 1} of run {self._run_id}: "
                         f"at most {MOST_KEYS}, more and the run page of MLflow cannot be used"
                     )
                 self._keys[clean] = key
-            elif known != key:
-                raise UserError(f"metrics {known!r} and {key!r} are both {clean!r} in MLflow: rename one")
+            elif other_key != key:
+                raise UserError(f"metrics {other_key!r} and {key!r} are both {clean!r} in MLflow: rename one")
 
     def _buffer(self, row: JournalRow) -> None:
         from mlflow.entities import Metric
 
         if not self._waiting:
-            self._due = time.monotonic() + self._every_seconds
+            self._send_at = time.monotonic() + self._every_seconds
         self._waiting.extend(
             Metric(clean_key(key), value, row.timestamp, row.step) for key, value in row.metrics.items()
         )
@@ -218,12 +222,16 @@ class MetricLog:
         with self._changed:
             while not self._closed.is_set():
                 if not self._waiting:
-                    self._hurry = False
+                    self._flush_requested = False
                     self._changed.wait()
-                elif self._hurry or len(self._waiting) >= self._every_values or time.monotonic() >= self._due:
+                elif (
+                    self._flush_requested
+                    or len(self._waiting) >= self._every_values
+                    or time.monotonic() >= self._send_at
+                ):
                     return list(islice(self._waiting, MOST_A_CALL))
                 else:
-                    self._changed.wait(self._due - time.monotonic())
+                    self._changed.wait(self._send_at - time.monotonic())
             return []
 
     def _send_all(self) -> None:
@@ -246,5 +254,5 @@ class MetricLog:
                 for _ in batch:
                     self._waiting.popleft()
                 self._sent += len(batch)
-                self._due = time.monotonic() + self._every_seconds
+                self._send_at = time.monotonic() + self._every_seconds
                 self._changed.notify_all()

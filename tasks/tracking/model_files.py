@@ -98,10 +98,10 @@ def read_record(model_id: str) -> dict[str, str]:
         listed = store.patiently(store.client().list_logged_model_artifacts, model_id)
         if RECORD not in {entry.path for entry in listed}:
             return {}
-        with tempfile.TemporaryDirectory() as beside:
+        with tempfile.TemporaryDirectory() as scratch:
             at = store.patiently(store.client().get_logged_model, model_id).artifact_location
             address = f"{at.rstrip('/')}/{RECORD}"
-            file = store.patiently(mlflow.artifacts.download_artifacts, artifact_uri=address, dst_path=beside)
+            file = store.patiently(mlflow.artifacts.download_artifacts, artifact_uri=address, dst_path=scratch)
             return dict(json.loads(Path(file).read_text(encoding="utf-8")))
     except MlflowException as error:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # the model was deleted; its version and tags may be there
@@ -114,6 +114,6 @@ def add_to_record(model_id: str, facts: Mapping[str, str]) -> None:
     if not facts:
         return
     whole = {**read_record(model_id), **{key: str(value) for key, value in facts.items()}}
-    with tempfile.TemporaryDirectory() as beside:
-        (Path(beside) / RECORD).write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        store.patiently(store.client().log_model_artifacts, model_id, beside)
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / RECORD).write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        store.patiently(store.client().log_model_artifacts, model_id, scratch)

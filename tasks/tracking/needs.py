@@ -32,7 +32,7 @@ class Unregistered:
     created: datetime
     location: str
     """Address of its artifacts."""
-    made_here: bool
+    is_from_this_folder: bool
     """Whether its run surely was made with the state folder in use; only that folder knows whether steps need it."""
 
 
@@ -66,7 +66,7 @@ def unregistered_models() -> list[Unregistered]:
             run_id=str(model.source_run_id),
             created=datetime.fromtimestamp(model.creation_timestamp / 1000, tz=UTC),
             location=str(model.artifact_location),
-            made_here=state_folder.made_here(run.data.tags),
+            is_from_this_folder=state_folder.is_from_this_folder(run.data.tags),
         )
         for model in there
         if model.model_id not in versions and (run := _own_run(str(model.source_run_id or ""))) is not None

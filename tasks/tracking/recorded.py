@@ -127,8 +127,8 @@ def of_run(run_id: str) -> VersionRecord:
 
 def read_text(run_id: str, path: str) -> str:
     """Read a run's artifact as text; empty if the run or the artifact does not exist."""
-    with tempfile.TemporaryDirectory() as beside:
-        file = records.fetch_artifact(run_id, path, Path(beside))
+    with tempfile.TemporaryDirectory() as scratch:
+        file = records.fetch_artifact(run_id, path, Path(scratch))
         return file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
 
 

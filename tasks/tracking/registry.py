@@ -100,8 +100,8 @@ def log_model(
     )
     model_id = str(logged.model_id)
     try:
-        with tempfile.TemporaryDirectory(dir=store.current().home, prefix="logging-") as beside:
-            target = Path(beside) / "model"
+        with tempfile.TemporaryDirectory(dir=store.current().home, prefix="logging-") as scratch:
+            target = Path(scratch) / "model"
             description = Model(
                 artifact_path=logged.artifact_location, model_uuid=model_id, run_id=run_id, model_id=model_id
             )
@@ -318,8 +318,8 @@ def fetch(uri: str) -> Path:
             os.utime(folder)
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
-                downloaded = mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{model_id}", dst_path=beside)
+            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+                downloaded = mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{model_id}", dst_path=scratch)
                 with contextlib.suppress(OSError):  # another process was first: its download is equivalent
                     (Path(downloaded) / "model").rename(folder)
     except MlflowException as error:

@@ -23,7 +23,7 @@ QUESTION = "preference"
 OPTIONS = ("first", "second", "equal", "both bad")
 """The possible answers."""
 _INSTRUCTION = "Which answer to the prompt is better?"
-_NOBODY = ("", "default")
+_ANONYMOUS = ("", "default")
 """Names that MLflow gives to the author of an answer on a server without logins."""
 
 
@@ -67,11 +67,11 @@ def make_queue(run_id: str, name: str, reviewer: str, traces: Sequence[Trace]) -
     experiment = str(store.patiently(store.client().get_run, run_id).info.experiment_id)
     question = _question(experiment)
     ids = log_traces(run_id, traces)
-    for known in store.all_pages(review_queues.list_review_queues, experiment_id=experiment, max_results=100):
-        if known.name == name:  # its creator was killed before it was complete
-            store.patiently(review_queues.delete_review_queue, known.queue_id)
+    for existing in store.all_pages(review_queues.list_review_queues, experiment_id=experiment, max_results=100):
+        if existing.name == name:  # its creator was killed before it was complete
+            store.patiently(review_queues.delete_review_queue, existing.queue_id)
     users = [reviewer] if reviewer else []
-    made = store.patiently(
+    queue = store.patiently(
         review_queues.create_review_queue,
         name,
         queue_type="custom",
@@ -79,8 +79,8 @@ def make_queue(run_id: str, name: str, reviewer: str, traces: Sequence[Trace]) -
         schema_ids=[question.schema_id],
         experiment_id=experiment,
     )
-    store.patiently(review_queues.add_items_to_review_queue, made.queue_id, item_ids=ids)
-    return Queue(str(made.queue_id), tuple(ids))
+    store.patiently(review_queues.add_items_to_review_queue, queue.queue_id, item_ids=ids)
+    return Queue(str(queue.queue_id), tuple(ids))
 
 
 def page_of_queue(run_id: str, queue: str) -> str:
@@ -96,40 +96,40 @@ def answers(run_id: str, traces: Collection[str]) -> list[ReviewerAnswer]:
     are left out.
     """
     experiment = str(store.patiently(store.client().get_run, run_id).info.experiment_id)
-    last: dict[tuple[str, str], ReviewerAnswer] = {}
+    latest: dict[tuple[str, str], ReviewerAnswer] = {}
     for trace in store.all_pages(
         tracing_client().search_traces, locations=[experiment], run_id=run_id, include_spans=False, max_results=100
     ):
         for entry in trace.info.assessments if trace.info.trace_id in traces else []:
             value = entry.feedback.value if entry.name == QUESTION and entry.feedback is not None else None
-            person = entry.source is not None and entry.source.source_type == "HUMAN"
-            if not person or entry.valid is False or value not in OPTIONS:
+            by_person = entry.source is not None and entry.source.source_type == "HUMAN"
+            if not by_person or entry.valid is False or value not in OPTIONS:
                 continue
-            said_by = entry.source.source_id or ""
+            login = entry.source.source_id or ""
             answer = ReviewerAnswer(
                 trace=str(trace.info.trace_id),
                 value=str(value),
-                reviewer="" if said_by.lower() in _NOBODY else said_by,
+                reviewer="" if login.lower() in _ANONYMOUS else login,
                 at=datetime.fromtimestamp((entry.last_update_time_ms or entry.create_time_ms or 0) / 1000, tz=UTC),
                 comment=entry.rationale or "",
             )
-            before = last.get((answer.trace, answer.reviewer))
-            if before is None or before.at <= answer.at:
-                last[answer.trace, answer.reviewer] = answer
-    return sorted(last.values(), key=lambda answer: (answer.at, answer.trace, answer.reviewer))
+            earlier = latest.get((answer.trace, answer.reviewer))
+            if earlier is None or earlier.at <= answer.at:
+                latest[answer.trace, answer.reviewer] = answer
+    return sorted(latest.values(), key=lambda answer: (answer.at, answer.trace, answer.reviewer))
 
 
 def runs_with_reviews(run_id: str) -> list[str]:
     """Return the runs in the same experiment, this one included, that have review pairs; oldest first."""
     experiment = store.patiently(store.client().get_run, run_id).info.experiment_id
-    asked = store.all_pages(
+    reviewed_runs = store.all_pages(
         store.client().search_runs,
         [experiment],
         f"tags.`{tags.REVIEWS}` != ''",
         order_by=["attributes.start_time ASC"],
         max_results=1000,
     )
-    return [str(run.info.run_id) for run in asked]
+    return [str(run.info.run_id) for run in reviewed_runs]
 
 
 def _question(experiment: str) -> LabelSchema:
@@ -137,7 +137,7 @@ def _question(experiment: str) -> LabelSchema:
     from mlflow.genai import label_schemas
 
     try:
-        known = store.patiently(label_schemas.get_label_schema, QUESTION, experiment_id=experiment)
+        schema = store.patiently(label_schemas.get_label_schema, QUESTION, experiment_id=experiment)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
@@ -150,10 +150,10 @@ def _question(experiment: str) -> LabelSchema:
             enable_comment=True,
             experiment_id=experiment,
         )
-    options = list(getattr(known.input, "options", []))
+    options = list(getattr(schema.input, "options", []))
     if set(options) != set(OPTIONS):
         raise UserError(
             f"the experiment's question {QUESTION!r} has the options {listed(options)}, not {listed(list(OPTIONS))}; "
             "rename or delete it in MLflow (Review, Manage questions)"
         )
-    return known
+    return schema

@@ -55,8 +55,8 @@ def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | N
         name: display name; default: the step.
     """
     parent = store.patiently(store.client().get_run, parent_run_id)
-    own = {PARENT_TAG: parent_run_id, tags.STEP: step, **(run_tags or {})}
-    return _create(parent.info.experiment_id, name or step, own)
+    step_tags = {PARENT_TAG: parent_run_id, tags.STEP: step, **(run_tags or {})}
+    return _create(parent.info.experiment_id, name or step, step_tags)
 
 
 def rename(run_id: str, name: str) -> None:
@@ -73,7 +73,7 @@ def status_after(error: BaseException) -> Status:
     """Return the status of a run that `error` stopped: KILLED after a signal, otherwise FAILED."""
     # A BaseException that is not an Exception came from outside: Ctrl-C, SIGTERM. An Exception raised after such a
     # request is also reported as KILLED.
-    return "FAILED" if isinstance(error, Exception) and interrupt.asked() is None else "KILLED"
+    return "FAILED" if isinstance(error, Exception) and interrupt.received_signal() is None else "KILLED"
 
 
 def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
@@ -92,9 +92,9 @@ def tags_of(run_id: str) -> dict[str, str]:
 
 def inherited_tags(run_id: str) -> dict[str, str]:
     """Return the tags that a model version inherits from the flow run that made it: recipe, code, data and seed."""
-    known = tags_of(run_id)
-    inherited = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.BASE_VERSION)
-    return {key: known[key] for key in (*inherited, tags.BASE_SOURCE, tags.UNPINNED) if key in known}
+    flow_tags = tags_of(run_id)
+    keys = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.BASE_VERSION)
+    return {key: flow_tags[key] for key in (*keys, tags.BASE_SOURCE, tags.UNPINNED) if key in flow_tags}
 
 
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:
@@ -140,11 +140,13 @@ def sweep_dead_runs(experiment: str) -> list[DeadRun]:
 
     Runs of other hosts, and runs that Rewardflow did not begin, are not changed. Returns the runs that were ended.
     """
-    known = store.patiently(store.client().get_experiment_by_name, experiment)
-    if known is None:
+    experiment_record = store.patiently(store.client().get_experiment_by_name, experiment)
+    if experiment_record is None:
         return []
     swept = []
-    for run in store.all_pages(store.client().search_runs, [known.experiment_id], "attributes.status = 'RUNNING'"):
+    for run in store.all_pages(
+        store.client().search_runs, [experiment_record.experiment_id], "attributes.status = 'RUNNING'"
+    ):
         if process.surely_dead(run.data.tags):
             set_tags(run.info.run_id, {tags.ENDED_BY: "sweep: the process that wrote this run is gone"})
             close_run(run.info.run_id, "KILLED")
@@ -153,23 +155,23 @@ def sweep_dead_runs(experiment: str) -> list[DeadRun]:
 
 
 def _create(experiment: str, name: str, run_tags: Mapping[str, str]) -> str:
-    shown = {"mlflow.user": _user(), "mlflow.source.name": "rewardflow", "mlflow.source.type": "LOCAL"}
+    mlflow_tags = {"mlflow.user": _user(), "mlflow.source.name": "rewardflow", "mlflow.source.type": "LOCAL"}
     if run_tags.get(tags.GIT_COMMIT, NO_COMMIT) != NO_COMMIT:
-        shown["mlflow.source.git.commit"] = run_tags[tags.GIT_COMMIT]
-    given = {**shown, **run_tags, **process.mark(), tags.STATE_FOLDER: state_folder.mark()}
-    own = {key: shorten(str(value), LONGEST_TAG) for key, value in given.items()}
+        mlflow_tags["mlflow.source.git.commit"] = run_tags[tags.GIT_COMMIT]
+    all_tags = {**mlflow_tags, **run_tags, **process.mark(), tags.STATE_FOLDER: state_folder.mark()}
+    stored_tags = {key: shorten(str(value), LONGEST_TAG) for key, value in all_tags.items()}
     began = int(time.time() * 1000)
-    run = store.patiently(store.client().create_run, experiment, start_time=began, tags=own, run_name=name)
+    run = store.patiently(store.client().create_run, experiment, start_time=began, tags=stored_tags, run_name=name)
     return str(run.info.run_id)
 
 
-def _flatten(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def _flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in params.items():
         if isinstance(value, Mapping) and value and all(_NAME.fullmatch(str(inner)) for inner in value):
-            flat.update(_flatten(value, f"{above}{key}."))
+            flat.update(_flatten(value, f"{prefix}{key}."))
         else:
-            flat[f"{above}{key}"] = value
+            flat[f"{prefix}{key}"] = value
     return flat
 
 

@@ -29,17 +29,17 @@ def mark() -> str:
     return _mark(home)
 
 
-def made_here(run_tags: Mapping[str, str]) -> bool:
+def is_from_this_folder(run_tags: Mapping[str, str]) -> bool:
     """Return whether a run with these tags was certainly made with the state folder in use.
 
     In the folder's own database that is every run except those with the mark of another folder; the folder may have
     been moved. Elsewhere it is a run with this folder's mark; runs of earlier versions have no mark.
     """
-    here = store.current()
-    said = run_tags.get(tags.STATE_FOLDER, "")
-    if here.own:
-        return not said or said.split()[0] == _identity(here.home)
-    return bool(_identity(here.home)) and said == _mark(here.home)
+    current_store = store.current()
+    recorded_mark = run_tags.get(tags.STATE_FOLDER, "")
+    if current_store.own:
+        return not recorded_mark or recorded_mark.split()[0] == _identity(current_store.home)
+    return bool(_identity(current_store.home)) and recorded_mark == _mark(current_store.home)
 
 
 def _mark(home: Path) -> str:

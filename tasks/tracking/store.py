@@ -65,7 +65,7 @@ class Store:
 
 
 _store: Store | None = None
-_set_here: set[str] = set()
+_chosen_addresses: set[str] = set()
 
 
 def configure(home: Path) -> Store:
@@ -76,7 +76,7 @@ def configure(home: Path) -> Store:
     """
     home.mkdir(parents=True, exist_ok=True)
     chosen = _choose(home)
-    if chosen.uri in _set_here:
+    if chosen.uri in _chosen_addresses:
         schema.require_current(chosen.home)
         moved.update_addresses(chosen.home)
     return chosen
@@ -85,11 +85,11 @@ def configure(home: Path) -> Store:
 def configure_here(home: Path) -> Store:
     """Choose the store as `configure` does, for this process alone: its child processes choose for themselves."""
     names = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
-    given = {name: os.environ.get(name) for name in names}
+    saved_values = {name: os.environ.get(name) for name in names}
     try:
         return configure(home)
     finally:  # MLflow writes its settings into the environment
-        for name, value in given.items():
+        for name, value in saved_values.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -97,18 +97,18 @@ def configure_here(home: Path) -> Store:
 
 
 @contextmanager
-def apart(home: Path) -> Iterator[Store]:
+def separate_store(home: Path) -> Iterator[Store]:
     """Use a separate embedded store in `home` within the block, even if the user names a server.
 
     Args:
         home: created if it is missing.
     """
-    before = current()
+    previous_store = current()
     home.mkdir(parents=True, exist_ok=True)
     try:
-        yield _go_on_with(Store(_address(home.absolute()), home.absolute()), ours=True)
+        yield _use_store(Store(_address(home.absolute()), home.absolute()), chosen_here=True)
     finally:
-        _go_on_with(before, ours=before.uri in _set_here)
+        _use_store(previous_store, chosen_here=previous_store.uri in _chosen_addresses)
 
 
 def exists(home: Path) -> bool:
@@ -125,7 +125,7 @@ def open_for_reading(home: Path) -> Store:
     if not exists(home):
         raise UserError(f"{home}: nothing was run here yet; `rewardflow run RECIPE` makes the first run")
     chosen = _choose(home)
-    if chosen.uri in _set_here:
+    if chosen.uri in _chosen_addresses:
         schema.require_current(chosen.home)
         try:
             moved.update_addresses(chosen.home)
@@ -136,29 +136,29 @@ def open_for_reading(home: Path) -> Store:
 
 def _choose(home: Path) -> Store:
     home = home.absolute()
-    given = configured_address()
-    return _go_on_with(Store(given or _address(home), home), ours=not given)
+    address = configured_address()
+    return _use_store(Store(address or _address(home), home), chosen_here=not address)
 
 
-def _go_on_with(chosen: Store, ours: bool) -> Store:
+def _use_store(chosen: Store, chosen_here: bool) -> Store:
     """Make `chosen` the store of this process, and configure MLflow for it.
 
     Args:
         chosen: the store.
-        ours: whether its address was chosen here and not by the user.
+        chosen_here: whether its address was chosen here and not by the user.
     """
     global _store
 
     import mlflow
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)
-    for chatty in ("alembic", "mlflow.transformers"):
-        logging.getLogger(chatty).setLevel(logging.ERROR)
+    for logger_name in ("alembic", "mlflow.transformers"):
+        logging.getLogger(logger_name).setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs what it raises, with a traceback
     mlflow.set_tracking_uri(chosen.uri)
     mlflow.set_registry_uri(chosen.uri)
-    if ours:
-        _set_here.add(chosen.uri)
+    if chosen_here:
+        _chosen_addresses.add(chosen.uri)
     _store = chosen
     return chosen
 
@@ -175,8 +175,8 @@ def configured_address() -> str:
     Raises:
         UserError: it is the address of a server, and contains a password.
     """
-    given = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return "" if given in _set_here else plain_address.required("MLFLOW_TRACKING_URI", given)
+    address = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return "" if address in _chosen_addresses else plain_address.required("MLFLOW_TRACKING_URI", address)
 
 
 def current() -> Store:
@@ -201,8 +201,8 @@ def experiment_id(name: str) -> str:
     """Return the id of the experiment `name`; create it if it is missing, restore it if it was deleted."""
     from mlflow import MlflowException
 
-    known = patiently(client().get_experiment_by_name, name)
-    if known is None:
+    experiment = patiently(client().get_experiment_by_name, name)
+    if experiment is None:
         store = current()
         folder = (store.home / "mlartifacts" / name).as_uri() if store.embedded else None
         try:
@@ -211,9 +211,9 @@ def experiment_id(name: str) -> str:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
             return experiment_id(name)
-    if known.lifecycle_stage == "deleted":
-        patiently(client().restore_experiment, known.experiment_id)
-    return str(known.experiment_id)
+    if experiment.lifecycle_stage == "deleted":
+        patiently(client().restore_experiment, experiment.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def is_passing(error: BaseException) -> bool:
@@ -236,7 +236,7 @@ def is_passing(error: BaseException) -> bool:
     return away or "database is locked" in text or "QueuePool limit of size" in text
 
 
-def _refused(error: BaseException) -> str:
+def _refusal_of(error: BaseException) -> str:
     """Return why a server with logins refused a call, as the rest of a sentence; "" for any other error."""
     text = str(error)
     if "failed with error code 401" in text:
@@ -265,13 +265,13 @@ def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs
                     if current().embedded
                     else UserError(f"the tracking server {current().shown} has no space left on its disk")
                 ) from error
-            if refusal := _refused(error):
+            if refusal := _refusal_of(error):
                 raise UserError(f"the tracking server {current().shown} {refusal}") from error
             if not is_passing(error):
                 raise
             waited = time.monotonic() - began
             reason = str(error).splitlines()[0][:200]
-            if waited + pause > PATIENCE or interrupt.asked():
+            if waited + pause > PATIENCE or interrupt.received_signal():
                 raise UserError(
                     f"the tracking server {current().shown} does not answer since {waited:.0f} s ({reason})"
                 ) from error

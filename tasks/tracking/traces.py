@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from models.evaluation.records import TurnRecord
 from tasks.tracking import store
 from tasks.tracking.runs import shorten
 
@@ -42,8 +43,8 @@ class Trace:
     """The question; MLflow shows it as JSON, so that no text in it is interpreted as markup."""
     outputs: Mapping[str, Any]
     tags: Mapping[str, str] = field(default_factory=dict)
-    turns: Sequence[Mapping[str, Any]] = ()
-    """Turns of an episode: what the policy `said`, what it `heard` in return, and the `reward` of each turn."""
+    turns: Sequence[TurnRecord] = ()
+    """Turns of an episode; each becomes a span with the policy's text, the environment's response and the reward."""
 
 
 def tracing_client() -> TracingClient:
@@ -61,10 +62,10 @@ def log_traces(run_id: str, traces: Sequence[Trace]) -> list[str]:
     client, ids = tracing_client(), []
     for start in range(0, len(traces), MOST_AT_ONCE):
         spans = [_spans(run_id, trace) for trace in traces[start : start + MOST_AT_ONCE]]
-        store.patiently(client.log_spans, experiment, [span for of_trace in spans for span in of_trace])
-        some = [str(root.trace_id) for root, *_ in spans]
-        store.patiently(store.client().link_traces_to_run, some, run_id)
-        ids += some
+        store.patiently(client.log_spans, experiment, [span for trace_spans in spans for span in trace_spans])
+        trace_ids = [str(root.trace_id) for root, *_ in spans]
+        store.patiently(store.client().link_traces_to_run, trace_ids, run_id)
+        ids += trace_ids
     return ids
 
 
@@ -86,24 +87,26 @@ def preview(texts: Mapping[str, Any]) -> Mapping[str, Any]:
     while len(json.dumps(cut)) > LONGEST_PREVIEW and longest:
         longest = longest * 4 // 5
         for name, text in texts.items():
-            whole = text if isinstance(text, str) else "\n".join(text)
-            if len(whole) > longest:
-                cut[name] = shown(f"{whole[:longest]} ... (of {len(whole):,} characters; View full trace has all)")
+            full_text = text if isinstance(text, str) else "\n".join(text)
+            if len(full_text) > longest:
+                cut[name] = shown(
+                    f"{full_text[:longest]} ... (of {len(full_text):,} characters; View full trace has all)"
+                )
     return cut
 
 
 def _spans(run_id: str, trace: Trace) -> list[Span]:
     """Build the span of a trace; below it one with the full texts, if the trace's are cut, and one for each turn."""
     digest = hashlib.sha256(f"{run_id}\0{trace.key}".encode()).hexdigest()
-    asked, answered = preview(trace.inputs), preview(trace.outputs)
+    question, answer = preview(trace.inputs), preview(trace.outputs)
     tags = {"mlflow.traceName": trace.name, **trace.tags}
-    spans = [_span(digest, trace.name, asked, answered, tags)]
-    if (asked, answered) != (trace.inputs, trace.outputs):
+    spans = [_span(digest, trace.name, question, answer, tags)]
+    if (question, answer) != (trace.inputs, trace.outputs):
         spans.append(_span(digest, IN_FULL, trace.inputs, trace.outputs, {}, below=IN_FULL))
     for number, turn in enumerate(trace.turns if len(trace.turns) > 1 else (), 1):
-        name = f"turn {number}" + (f", reward {turn['reward']:g}" if turn["reward"] else "")
-        said, heard = {"said": shown(turn["said"])}, {"heard": shown(turn["heard"]), "reward": turn["reward"]}
-        spans.append(_span(digest, name, said, heard, {}, below=f"turn {number}"))
+        name = f"turn {number}" + (f", reward {turn.reward:g}" if turn.reward else "")
+        inputs, outputs = {"text": shown(turn.text)}, {"response": shown(turn.response), "reward": turn.reward}
+        spans.append(_span(digest, name, inputs, outputs, {}, below=f"turn {number}"))
     return spans
 
 
@@ -122,10 +125,10 @@ def _span(
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-    beside = hashlib.sha256(f"{digest}\0{below}".encode()).hexdigest()
+    second_digest = hashlib.sha256(f"{digest}\0{below}".encode()).hexdigest()
     root, child = (
         SpanContext(int(digest[:32], 16), int(place, 16), False, TraceFlags(1))
-        for place in (digest[32:48], beside[:16])
+        for place in (digest[32:48], second_digest[:16])
     )
     attributes = {
         SpanAttributeKey.REQUEST_ID: f"tr-{digest[:32]}",

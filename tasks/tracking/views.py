@@ -44,7 +44,7 @@ def promotions(experiment: str) -> str:
     return f"{page_of(experiment)}&viewStateShareKey={KEY}"
 
 
-def promotions_beside(run_id: str) -> str:
+def promotions_hint(run_id: str) -> str:
     """Return the path of the view of the experiment that a run is in; see `promotions`."""
     return promotions(store.patiently(store.client().get_run, run_id).info.experiment_id)
 

@@ -1,4 +1,4 @@
-"""The table of what agents learned: who takes part, and what the page says of each."""
+"""Tests of the results of the agent recipes: which recipes take part, and what the page reports of each."""
 
 from benchmarks.league.agents import FAMILY, PAGE, RESULTS, as_trained, entrants
 from benchmarks.league.agents_page import page
@@ -24,7 +24,7 @@ def test_who_trains_on_data_of_an_environment_takes_part_as_its_recipe_stands() 
 def test_the_page_has_a_line_a_recipe_and_says_what_failed_or_is_missing() -> None:
     text = page(["calculator"], [trained(0.1, 0.6)])
     assert "| calculator | 10.0% [10.0%, 10.0%] | 60.0% [60.0%, 60.0%] | +50.0% [+50.0%, +50.0%] | above |" in text
-    assert "## Not above" in page(["calculator"], [trained(0.3, 0.3)])
+    assert "## Recipes without a gain" in page(["calculator"], [trained(0.3, 0.3)])
     assert "- calculator, seed 0: no such file" in page(["calculator"], [trained(0, 0, "no such file")])
     assert page(["calculator"], []).endswith("Not trained yet: calculator.\n")
 

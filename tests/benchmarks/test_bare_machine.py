@@ -1,4 +1,4 @@
-"""What is run on a machine that has torch and little else imports nothing above the models."""
+"""Benchmarks for a machine with little more than torch: importing them loads no package above `models/`."""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""The benchmarks' own parts: rows, tables, the machine, turns. No test looks at a clock."""
+"""Tests of what the benchmarks share: rows, tables, alternating runs, committed results and the guide.
+
+No test sets a limit on a measured time.
+"""
 
 import json
 import re
@@ -123,7 +126,7 @@ def test_every_result_in_the_repository_is_whole(path: Path) -> None:
 
 
 def test_the_gates_nights_are_a_whole_year_of_the_simulation_as_it_stands() -> None:
-    """Its numbers come from seeds, not from a clock: no machine and no peer, but intervals that hold their shares."""
+    """The numbers are simulated from seeds. The result therefore has intervals, but neither a machine nor a peer."""
     content = json.loads(GATE_NIGHTS.read_text())
     assert (content["nights"], content["problems"], content["samples"]) == (max(NIGHTS), sum(LEVELS), SAMPLES)
     for question, least in {
@@ -140,7 +143,7 @@ def test_the_gates_nights_are_a_whole_year_of_the_simulation_as_it_stands() -> N
     assert set(content["promoted_when_better"]) == {f"{difference:.2f}" for difference in DIFFERENCES}
     for shares in content["promoted_when_better"].values():
         assert [int(night) for night in shares] == list(NIGHTS)
-        assert list(shares.values()) == sorted(shares.values(), reverse=True)  # every look spends of the error budget
+        assert list(shares.values()) == sorted(shares.values(), reverse=True)  # later looks have a smaller alpha
 
 
 def test_the_guide_states_the_shares_that_the_gates_nights_hold() -> None:

@@ -1,4 +1,4 @@
-"""What must be true of putting claims to the test, each test named as the theorem it checks."""
+"""Tests of the trials of published claims: intervals and verdicts, the arms of a trial, and committed findings."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.claims import claim_trials, hacking_trials, shaping_trials, step_reward_trials
 from benchmarks.claims.claim_trials import TRIALS, Noisy, Trial
-from benchmarks.claims.run import RESULT, guide_rows, held, interval, put_to_the_test, record, table, verdict
+from benchmarks.claims.run import RESULT, guide_rows, interval, measure_claim, read_findings, record, table, verdict
 from benchmarks.claims.toy import COMMON, make_toy
 from models.datasets.schema import available, read_table
 from models.method.problem import Problem
@@ -18,7 +18,7 @@ from models.reward_models.fit import Pair
 
 
 def test_the_interval_is_students_t_by_hand():
-    low, high = interval([1.0, 2.0, 3.0])  # deviation 1, standard error 1 / sqrt 3, quantile of two degrees 4.3027
+    low, high = interval([1.0, 2.0, 3.0])  # deviation 1, standard error 1 / sqrt 3, t quantile (2 degrees) 4.3027
     assert (low, high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
 
 
@@ -39,15 +39,15 @@ def test_a_claim_is_supported_only_where_the_whole_interval_lies_on_its_side(low
 
 def test_a_finding_holds_the_effect_of_every_seed_and_the_numbers_behind_it():
     trial = Trial("toy", 7, "one beats two", "points", lambda toy, seed: (1.0 + seed, {"one": 3.0 + seed, "two": 2.0}))
-    finding = put_to_the_test(trial, None, 3, lambda line: None)
+    finding = measure_claim(trial, None, 3, lambda line: None)
     assert finding.seeds == (1.0, 2.0, 3.0) and finding.effect == 2.0 and finding.values == {"one": 4.0, "two": 2.0}
     assert finding.verdict == "inconclusive" and "one beats two" in table([finding])
 
 
 def measured(name, effects):
-    """A finding as a trial of that name would give it."""
+    """Return the finding of a trial with this name and with one effect per seed."""
     trial = Trial(name, 7, f"{name} wins", "points", lambda toy, seed: (effects[seed], {}))
-    return put_to_the_test(trial, None, len(effects), lambda line: None)
+    return measure_claim(trial, None, len(effects), lambda line: None)
 
 
 def test_a_claim_measured_again_takes_the_place_of_the_older_finding_and_leaves_the_others(tmp_path):
@@ -55,7 +55,7 @@ def test_a_claim_measured_again_takes_the_place_of_the_older_finding_and_leaves_
     for name, effects in ((third, (1.0, 2.0)), (first, (3.0, 4.0)), (second, (5.0, 6.0))):
         record(file, measured(name, effects), {"cores": 2})
     record(file, measured(second, (7.0, 8.0, 9.0)), {"cores": 4})
-    assert [(record["name"], record["seeds"]) for record in held(file)] == [
+    assert [(record["name"], record["seeds"]) for record in read_findings(file)] == [
         (first, [3.0, 4.0]), (second, [7.0, 8.0, 9.0]), (third, [1.0, 2.0]),
     ]  # fmt: skip
     assert json.loads(file.read_text())["machine"] == {"cores": 4}
@@ -63,7 +63,7 @@ def test_a_claim_measured_again_takes_the_place_of_the_older_finding_and_leaves_
 
 
 def settings(arm):
-    """The recipe of an arm as key path -> value."""
+    """Return the recipe of an arm, without its name and source, as a mapping of key path to value."""
     flat = {}
 
     def walk(value, path):
@@ -133,7 +133,7 @@ def test_the_noise_on_a_reward_is_the_same_for_the_same_completion_and_has_the_w
 def test_the_findings_in_the_repository_are_of_every_claim_and_their_verdicts_follow_from_their_seeds():
     content = json.loads(RESULT.read_text())
     assert [finding["name"] for finding in content["findings"]] == [trial.name for trial in TRIALS]
-    quantile = {5: 2.7764451052, 8: 2.3646242510, 10: 2.2621571628}  # Student's t, 97.5 %, one degree less than seeds
+    quantile = {5: 2.7764451052, 8: 2.3646242510, 10: 2.2621571628}  # Student's t, 97.5 %; degrees: seeds - 1
     for finding in content["findings"]:
         effects = finding["seeds"]
         assert len(effects) >= 5
@@ -147,7 +147,7 @@ def test_the_findings_in_the_repository_are_of_every_claim_and_their_verdicts_fo
 
 def test_the_guide_tells_the_verdicts_of_the_findings():
     guide = (RESULT.parents[2] / "docs" / "benchmarks.md").read_text()
-    assert guide_rows(held(RESULT)) in guide, "run: python -m benchmarks.claims --guide"
+    assert guide_rows(read_findings(RESULT)) in guide, "run: python -m benchmarks.claims --guide"
 
 
 def test_the_toy_of_the_trials_can_be_made(tmp_path):

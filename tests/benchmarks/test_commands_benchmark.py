@@ -1,4 +1,4 @@
-"""The store that the benchmark of the command line lists: as many runs as it says, each as a real one."""
+"""Test of the tracking store that the command-line benchmark lists: its runs are as complete as real ones."""
 
 from pathlib import Path
 

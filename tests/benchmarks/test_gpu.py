@@ -1,4 +1,4 @@
-"""The benchmark of one CUDA device, as far as a CPU shows it. No test looks at a clock."""
+"""Tests on a CPU of the benchmark of one CUDA device. No test sets a limit on a measured time."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ UNEVEN = Batch(prompt=3, group=2, lengths=(1, 4, 2, 2))
 
 
 def measured(folder: Path, *options: str) -> tuple[int, dict[str, Row]]:
-    """Exit code and rows, by their measure, of the benchmark with tiny shapes."""
+    """Run the benchmark with tiny shapes. Return its exit code and its rows by measure."""
     out = folder / "gpu.json"
     code = gpu.main(["--device", "cpu", "--tiny", "--repeats", "1", "--out", str(out), *options])
     return code, {row.measure: row for row in read(out)}
@@ -49,7 +49,7 @@ def test_tokens_are_those_of_the_lengths() -> None:
 def test_the_operations_of_an_update_are_those_that_hand_and_paper_give() -> None:
     batch = Packed(UNEVEN.prompt, UNEVEN.group, UNEVEN.lengths, 64, "", "")
     layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128  # queries and output; one head of keys and values; feed-forward
-    keys = 2 * 6 + (3 + 1) + (12 + 10) + 2 * (6 + 3)  # of the prompts; of each completion the prompt's and its own
+    keys = 2 * 6 + (3 + 1) + (12 + 10) + 2 * (6 + 3)  # read by prompts; by completions, of the prompt and their own
     by_hand = 6 * 2 * layer * 15 + 6 * 64 * 512 * 9 + 12 * 2 * 64 * keys
     assert our_update(TINY, batch, CPU).facts()["flops"] == by_hand
 
@@ -84,7 +84,7 @@ def test_every_line_of_an_update_runs_tiny(tmp_path: Path, capsys: pytest.Captur
 def test_what_has_no_time_left_says_so(tmp_path: Path) -> None:
     code, rows = measured(tmp_path, "--minutes", "0")
     assert code == 1
-    assert len(rows) == len(gpu.NAMES) + 1  # determinism has two
+    assert len(rows) == len(gpu.NAMES) + 1  # determinism has two rows
     assert {row.reason for row in rows.values()} == {NO_TIME}
 
 
@@ -155,7 +155,7 @@ def test_on_cuda_goals_stand_and_what_falls_short_says_why(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_formula_of_published_figures_gives_the_published_share(kind: gpu_published.Kind) -> None:
-    entries = 16 * 28 * (3 * (1024 + 3072) + 2 * (1024 + 2048) + 2 * (1024 + 1024))  # of LoRA 16 on Qwen3-0.6B
+    entries = 16 * 28 * (3 * (1024 + 3072) + 2 * (1024 + 2048) + 2 * (1024 + 1024))  # LoRA, rank 16, Qwen3-0.6B
     flops = flops_a_token(SIZES[0], UNBROKEN.budget, entries if kind.adapter else 0)
     assert 100 * flops * kind.figure.tokens_per_second / PEAK == pytest.approx(kind.figure.percent, abs=1e-3)
     assert UNBROKEN.tokens == kind.figure.tokens
@@ -192,7 +192,7 @@ def test_a_published_figure_says_that_it_was_not_measured_here(faster: bool, mon
 
 
 class Mode:
-    """Torch's mode of warning of waits, without a device."""
+    """Replacement for torch's mode of warnings about waits for the device, which works without a device."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now: int | str = 2

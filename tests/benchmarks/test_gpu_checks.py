@@ -1,4 +1,4 @@
-"""What is run unattended on a GPU: budgets, and that a step which fails or hangs leaves the next. No GPU is needed."""
+"""Tests of the unattended checks on a GPU: a step that fails or hangs does not stop the next. No GPU is needed."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ def saying(name: str, code: str, share: float = 1.0) -> CheckStep:
 
 
 def alive(process: str) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked after does not."""
+    """Return whether a process runs. A zombie, which has ended but was not waited for, does not run."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", process], capture_output=True, text=True).stdout.strip()
     return bool(state) and not state.startswith("Z")
 
@@ -65,7 +65,7 @@ def test_a_step_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeyp
 
 
 def test_a_step_for_which_no_time_is_left_is_not_begun(tmp_path: Path) -> None:
-    # The second has more than its share: what the first saved.
+    # The share of the second step alone is too short. It also gets the time that the first step did not use.
     assert run_all([saying("tests", "pass"), saying("gpu", "pass", share=0.1)], 30, tmp_path) == 0
     assert run_all([saying("tests", "pass")], 5, tmp_path) == 1
     (only,) = summary(tmp_path)["steps"]

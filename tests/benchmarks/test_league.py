@@ -1,4 +1,4 @@
-"""What must be true of the league: what counts, what is trained again, what the page says. One tiny training runs."""
+"""Tests of the league: which results count, what is trained again, what the page reports. One test trains."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ def test_only_what_no_result_answers_is_trained():
 
 def test_the_estimate_is_the_recipes_own_seconds_scaled_to_the_budget_over_the_workers():
     jobs = [Job("grpo", 0, 200), Job("rloo", 0, 200)]
-    assert estimate(jobs, [result()], 2) == pytest.approx((100 + 100) / 2)  # rloo: the median of what there is
+    assert estimate(jobs, [result()], 2) == pytest.approx((100 + 100) / 2)  # rloo has no result: the median
 
 
 def test_every_recipe_that_trains_a_policy_on_the_task_takes_part():
@@ -108,7 +108,7 @@ def test_the_verdict_is_whether_the_intervals_are_apart_or_that_of_the_gain_from
 def test_the_page_says_what_is_missing_failed_or_of_older_code():
     failed = result("dpo", curve=(), failed="the loss is not finite")
     text = page([result(), result("xpo", claims={"pair_accuracy": 0.75, "win_rate": 0.6}), failed], 9, "newer", {})
-    assert "3 of 9 trainings" in text and "**3 of them were made by other code" in text
+    assert "3 of 9 trainings" in text and "**3 of them were trained with other code" in text
     assert "- dpo, seed 0: the loss is not finite" in text and "| xpo | 75.0% | 60.0% |" in text
     assert "other code" not in page([result()], 1, "c", {})
     assert "0 of 3 trainings" in page([], 3, "c", {})
@@ -118,9 +118,9 @@ def test_the_page_says_of_what_does_not_end_above_its_start_why_as_the_recipe_ha
     head = "# A method.\n# Here: rate 1.\n# League: its data\n#   hold nothing more.\nsource: {}\n# League: no head\n"
     flat = [result(curve=(0.3, 0.3)), result("dpo", curve=(0.3, 0.3)), result("xpo")]
     text = page(flat, 3, "c", {"grpo": head, "dpo": "# Another.\n", "xpo": "# Above.\n"})
-    _, _, why = text.partition("## Not above, and why")
+    _, _, why = text.partition("## Recipes without a clear gain")
     assert "- grpo (not apart): its data hold nothing more.\n" in why
-    assert "- dpo (not apart): its recipe does not say." in why and "xpo" not in why
+    assert "- dpo (not apart): no reason is given." in why and "xpo" not in why
 
 
 def test_every_recipe_that_does_not_end_above_its_start_says_why_and_no_other_does():
@@ -156,8 +156,8 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
     (kept,) = read_all(tmp_path / "results.parquet")
     assert missing([job], [kept], made.code_digest) == [] and kept == made and kept.machine == "here"
     again = league.run(job, tmp_path, "here")
-    assert again.curve == made.curve  # from the same kept warm start, to the bit
-    adapted = league.run(Job("stg", 0, 8, 2, small), tmp_path, "here")  # drawn with its gate, at every point
+    assert again.curve == made.curve  # equal bit for bit: both use the kept warm start
+    adapted = league.run(Job("stg", 0, 8, 2, small), tmp_path, "here")  # its learned gate is used at every point
     assert [at.round for at in adapted.curve] == [0, 1, 2] and not adapted.failed
 
 

@@ -1,4 +1,4 @@
-"""A recipe's curve: what its file holds, what it begins with, when it stops, and how it stands beside another."""
+"""Tests of a recipe's curve: its file, its data and base model, when it stops, and its comparison with another."""
 
 import hashlib
 import json
@@ -11,7 +11,17 @@ import pytest
 import torch
 
 from benchmarks.curves import main_curve
-from benchmarks.curves.records import Curve, CurveRound, HeldOutResults, beside, mean, read, seconds, table, windows
+from benchmarks.curves.records import (
+    Curve,
+    CurveRound,
+    HeldOutResults,
+    compare_curves,
+    mean,
+    read,
+    seconds,
+    table,
+    windows,
+)
 from benchmarks.shared import given_base
 from benchmarks.shared.given_base import base_folder, joined
 from benchmarks.shared.recipe_loop import codec_of
@@ -61,11 +71,11 @@ def test_stretches_hold_every_round_once() -> None:
 
 def test_two_curves_stand_beside_each_other_with_their_largest_gap() -> None:
     here, there = a_curve("cuda", [0.2] * 10 + [0.5] * 10), a_curve("cpu", [0.3] * 10 + [0.45] * 10)
-    text = beside(here, there)
+    text = compare_curves(here, there)
     assert "largest gap in means of up to 10 rounds: -10.0%, in rounds 1 to 10" in text
     assert "11 to 20" in text and "+5.0%" in text
     shorter = replace(there, rounds=there.rounds[:5])
-    assert beside(here, shorter) == "cpu: no rounds in common"
+    assert compare_curves(here, shorter) == "cpu: no rounds in common"
 
 
 def test_a_table_of_what_came_before_an_error_says_so() -> None:
@@ -185,7 +195,7 @@ def test_where_the_alarm_stops_it_the_policy_that_was_kept_is_measured_and_the_c
     collapse = Collapse(4, ("nothing ends",), kept=2)
     loop: Any = SimpleNamespace(
         training=training,
-        world=SimpleNamespace(engine=engine),
+        resources=SimpleNamespace(engine=engine),
         learner=SimpleNamespace(policy=policy),
         run=lambda watchers: collapse,
     )
@@ -246,8 +256,8 @@ def test_what_is_right_is_watched_and_adds_nothing_to_the_reward() -> None:
     share = RightShare(lambda attempts: [attempt.text == "yes" for attempt in attempts])
     problem = Problem("p", "?", "yes")
     rollouts: Any = [SimpleNamespace(problem=problem, text=text, finished=True) for text in ("yes", "no")]
-    world: Any = None
-    assert (share.label, share.weight) == ("right", 0.0) and share(world, rollouts).tolist() == [1.0, 0.0]
+    resources: Any = None
+    assert (share.label, share.weight) == ("right", 0.0) and share(resources, rollouts).tolist() == [1.0, 0.0]
 
 
 def test_a_tiny_base_is_measured_warm_started_and_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

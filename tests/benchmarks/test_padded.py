@@ -1,4 +1,4 @@
-"""What must be true of the padded loop that updates are measured against. No test looks at a clock."""
+"""Tests of the padded loop that our updates are compared with: log-probs, loss and shapes. No test measures time."""
 
 import torch
 

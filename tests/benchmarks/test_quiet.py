@@ -1,4 +1,4 @@
-"""Results are written on a quiet machine only: what others take is counted by their CPU time."""
+"""Tests that results are written only on a quiet machine. The load of other processes is their CPU time."""
 
 import subprocess
 import sys
@@ -14,21 +14,21 @@ from benchmarks.shared.settings import Settings
 
 
 def burn(seconds: float) -> None:
-    """Start a process that takes so much CPU time, and wait for its end."""
+    """Start a process that uses this much CPU time, and wait for its end."""
     code = f"import time\nwhile time.process_time() < {seconds}: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.fixture
 def bystander() -> Iterator[int]:
-    """An idle process: to it, this test and all that it starts are others."""
+    """Start an idle process and yield its id. From its view, this test and its children are other processes."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     yield process.pid
     process.communicate(b"\n")
 
 
 def test_the_time_of_others_counts_also_where_they_have_ended(bystander: int) -> None:
-    """Up to three looks: what a process took that nobody waited for is gone from the sum when it ends."""
+    """Up to three attempts: the CPU time of any process that ends without a waiting parent vanishes from the sum."""
 
     def seen() -> bool:
         began, watch = time.perf_counter(), Watch(own=bystander)

@@ -1,4 +1,4 @@
-"""Rows, processes, measurements and page of `python -m benchmarks.reproduced`, without its trainings."""
+"""Tests of `python -m benchmarks.reproduced` without its trainings: rows, processes, measurements and page."""
 
 import json
 import sys

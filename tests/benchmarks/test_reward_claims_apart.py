@@ -1,4 +1,4 @@
-"""What the claims about people who disagree and about hard problems are measured by, by hand."""
+"""Tests of the measures of two claims, on people who disagree and on hard problems, by values computed by hand."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from models.reward_models.solutions import Solution
 
 def test_a_win_is_a_text_that_is_liked_more_and_a_tie_is_half_of_one() -> None:
     pairs = [
-        ("lovely beach , lovely food", "lovely beach"),  # more that is lovely, and longer
-        ("lovely beach", "dull hotel"),  # lovelier, as long
-        ("dull beach , dull hotel", "dull food"),  # as lovely, and longer
+        ("lovely beach , lovely food", "lovely beach"),  # lovelier, and longer
+        ("lovely beach", "dull hotel"),  # lovelier, equally long
+        ("dull beach , dull hotel", "dull food"),  # equally lovely, and longer
     ]
     assert _win_rate(pairs, LIKED["majority"]) == pytest.approx((1 + 1 + 0.5) / 3)
     assert _win_rate(pairs, LIKED["minority"]) == pytest.approx((0 + 0.5 + 0) / 3)
@@ -38,4 +38,4 @@ def test_the_sample_of_highest_score_is_chosen_problem_by_problem() -> None:
     problems = [Problem("p0", ""), Problem("p1", "")]
     assert _right([0.9, 0.1, 0.2, 0.8], samples, problems) == 0.5
     assert _right([0.9, 0.8, 0.2, 0.1], samples, problems) == 1.0
-    assert _right([0.5, 0.5, 0.5, 0.5], samples, problems) == 0.5  # equal scores share the choice
+    assert _right([0.5, 0.5, 0.5, 0.5], samples, problems) == 0.5  # equal scores: the mean over all of them

@@ -1,4 +1,4 @@
-"""The comparison of served with evaluated answers finds a server that answers otherwise, and no other."""
+"""Tests of the comparison of served with evaluated answers: it finds the prompts whose answers differ, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A made-up clock: what must be true of its rounds, each test named as the theorem."""
+"""Tests of rounds on a simulated clock: seconds, dropped groups and lengths, in step and with rounds ahead."""
 
 import pytest
 
@@ -9,7 +9,7 @@ PLANT = Plant(engines=2, room=32, step=0.01, each=0.001, learn=1.0, prompts=8)
 EVEN = [(100,) * 8]
 LONG = [tail(8, shortest=24, longest=1024, seed=seed) for seed in range(50)]
 GENERATED = 100 * (0.01 + 32 * 0.001)
-"""Seconds in which two full engines write a round of even lengths."""
+"""Seconds that two full engines take for a round of completions of equal length."""
 
 
 def test_in_step_a_round_takes_as_long_as_engines_and_learner_after_one_another() -> None:

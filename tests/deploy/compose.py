@@ -1,5 +1,7 @@
-"""The fields of the Compose Specification that mlflow/compose.yaml uses, with their types. A field that is not listed
-here is refused: look it up, then add it."""
+"""The fields of the Compose Specification that mlflow/compose.yaml uses, with their types.
+
+A field that is not listed here is refused: look it up in the specification, then add it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class _Part(BaseModel):
 
 
 class Build(_Part):
-    """`build`, the long form."""
+    """`build` in its long form."""
 
     context: str = "."
     args: dict[str, str | int | float | bool | None] = {}
@@ -38,14 +40,14 @@ class Healthcheck(_Part):
 
 
 class Dependency(_Part):
-    """One of `depends_on`, the long form."""
+    """An entry of `depends_on` in its long form."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"]
     required: bool = True
 
 
 class Service(_Part):
-    """One of `services`."""
+    """An entry of `services`."""
 
     image: str
     build: Build | None = None
@@ -61,7 +63,7 @@ class Service(_Part):
 
 
 class Compose(_Part):
-    """The file."""
+    """The whole file."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     services: dict[Name, Service]
@@ -69,13 +71,13 @@ class Compose(_Part):
 
 
 def read() -> dict[str, Any]:
-    """The file's content."""
+    """Return the content of mlflow/compose.yaml."""
     content: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
     return content
 
 
 def faults_of(content: dict[str, Any]) -> list[str]:
-    """What is wrong: fields and their types, tags, and names that lead nowhere."""
+    """Return what is wrong: fields and their types, tags, undefined names, ports on all interfaces, exposed secrets."""
     try:
         compose = Compose.model_validate(content)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What can be wrong with the manifests beyond their syntax: each check returns its complaints, one a line."""
+"""Checks of the manifests beyond their syntax. Each check returns a list of complaints."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from manifests import ROOT, Object, Pod, named, pods, title
 from ray_cluster import faults_of
 
 KUBERNETES = ("1.29", "1.37")
-"""The oldest that docs/deploy.md promises, and the newest whose schemas are packaged."""
+"""The oldest release that docs/deploy.md promises, and the newest one whose schemas are packaged."""
 QUANTITY = re.compile(r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$")
 UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 ADDRESS = re.compile(r"(?:://|@)([a-z][a-z0-9-]*):(\d+)")
-"""Host and port where the host is a plain name: a Service of the namespace."""
+"""Pattern of a host and a port. The host is a plain name: a Service of the namespace."""
 SECRET_NAME = re.compile(r"PASSWORD|TOKEN|SECRET|ACCESS_KEY")
 
 Check = Callable[[list[Object]], list[str]]
 
 
 def version(package: str) -> str:
-    """The version of a package in the lock."""
+    """Return the version of a package in cpu.lock."""
     (line,) = re.findall(rf"^{package}==(.+)$", (ROOT / "cpu.lock").read_text(), flags=re.MULTILINE)
     return str(line)
 
 
 def own_version() -> str:
-    """The version in pyproject.toml."""
+    """Return the version in pyproject.toml."""
     return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def schema(objects: list[Object]) -> list[str]:
-    """Fields, their types and those that must be there: Kubernetes' schemas, unknown fields refused; KubeRay's."""
+    """Check fields and types by the schemas of Kubernetes, with unknown fields refused, and by those of KubeRay."""
     complaints = []
     for content in objects:
         if content.get("apiVersion") == "ray.io/v1":
@@ -61,7 +61,7 @@ def _against_schema(name: str, content: Object) -> list[str]:
 
 @cache
 def _schema_faults(content: str) -> list[str]:
-    """Of an object as JSON text, so that each is looked at once."""
+    """Return the faults of an object. It is given as JSON text, so that the result can be cached."""
     for release in KUBERNETES:
         try:
             kubernetes_validate.validate(json.loads(content), release, strict=True)
@@ -73,7 +73,7 @@ def _schema_faults(content: str) -> list[str]:
 
 
 def quantities(objects: list[Object]) -> list[str]:
-    """CPU and memory are quantities; what lies in memory fits the container's limit, Ray's object store its folder."""
+    """Check that CPU and memory are quantities, and that memory volumes and Ray's object store fit their limits."""
     complaints = []
     for pod in pods(objects):
         memory_folders = {
@@ -115,7 +115,7 @@ def _bytes(quantity: str) -> float:
 
 
 def references(objects: list[Object]) -> list[str]:
-    """Every ConfigMap, claim, volume and port that is named is there, and every ConfigMap is read."""
+    """Check that every ConfigMap, claim, volume and port that is named exists, and that every ConfigMap is read."""
     maps, claims = named(objects, "ConfigMap"), named(objects, "PersistentVolumeClaim")
     complaints, read = [], set()
     for pod in pods(objects):
@@ -145,12 +145,12 @@ def references(objects: list[Object]) -> list[str]:
 
 
 def secret_references(objects: list[Object]) -> set[tuple[str, str]]:
-    """Name and key of every Secret that a pod reads; the key is "" where it reads all."""
+    """Return name and key of every Secret that a pod reads; the key is "" if the pod reads all keys."""
     return {(name, key) for pod in pods(objects) for kind, name, key in _named_by(pod) if kind == "Secret"}
 
 
 def _named_by(pod: Pod) -> Iterator[tuple[str, str, str]]:
-    """Kind, name and key of what a pod reads."""
+    """Yield kind, name and key of each ConfigMap, Secret and claim that a pod reads."""
     for volume in pod.spec.get("volumes", []):
         if "configMap" in volume:
             yield "ConfigMap", volume["configMap"]["name"], ""
@@ -171,7 +171,7 @@ def _named_by(pod: Pod) -> Iterator[tuple[str, str, str]]:
 
 
 def selectors(objects: list[Object]) -> list[str]:
-    """A workload selects its own pods, a Service the pods of one and ports that they have; policies select somebody."""
+    """Check that workloads select their pods, Services one kind of pods and its ports, policies at least one pod."""
     every = pods(objects)
     complaints = []
     for content in objects:
@@ -213,7 +213,7 @@ def _selects(selector: Object, labels: dict[str, str]) -> bool:
 
 
 def addresses(objects: list[Object]) -> list[str]:
-    """Every plain host of an address is a Service with that port; MLflow answers to the name that clients ask for."""
+    """Check that each plain host of an address is a Service with its port, and that MLflow allows the clients' host."""
     services = named(objects, "Service")
     complaints = []
     for where, text in _texts(objects):
@@ -231,7 +231,7 @@ def addresses(objects: list[Object]) -> list[str]:
 
 
 def _texts(objects: list[Object]) -> Iterator[tuple[str, str]]:
-    """Where, and each text that a process is given: values of settings and variables, words of commands."""
+    """Yield place and content of each text of a process: values of settings and variables, words of commands."""
     for name, content in named(objects, "ConfigMap").items():
         yield from ((f"ConfigMap/{name}: {key}", str(value)) for key, value in content["data"].items())
     for pod in pods(objects):
@@ -242,7 +242,7 @@ def _texts(objects: list[Object]) -> Iterator[tuple[str, str]]:
 
 
 def images(objects: list[Object]) -> list[str]:
-    """Ours are of this version, with CUDA where a GPU is; all others have a version; Ray is the lock's."""
+    """Check that our images have this version (CUDA for a GPU), others have a version, and Ray has that of the lock."""
     complaints = []
     for pod in pods(objects):
         for box in pod.containers:
@@ -261,7 +261,7 @@ def images(objects: list[Object]) -> list[str]:
 
 
 def safety(objects: list[Object]) -> list[str]:
-    """Nothing is served outside, nothing secret is written down, no process is root or may become it."""
+    """Check that nothing is served outside, no secret is written down, no process can be root, and probes exist."""
     complaints = []
     for content in objects:
         if content["kind"] in ("Ingress", "Secret", "ClusterRole", "ClusterRoleBinding"):
@@ -317,7 +317,7 @@ def _container_safety(box: Object) -> Iterator[str]:
 def _probe_faults(box: Object) -> Iterator[str]:
     if "livenessProbe" not in box:
         yield "has no livenessProbe"
-    if "readinessProbe" not in box and box.get("restartPolicy") != "Always":  # the worker serves nobody
+    if "readinessProbe" not in box and box.get("restartPolicy") != "Always":  # the worker serves no requests
         yield "has no readinessProbe"
 
 
@@ -327,13 +327,13 @@ CHECKS: dict[str, Check] = {
 
 
 def faults(objects: list[Object]) -> list[str]:
-    """All complaints. Where the schema is broken nothing else is looked at."""
+    """Return all complaints. If the schemas are violated, the other checks do not run."""
     complaints = schema(objects)
     return complaints or [fault for check in CHECKS.values() for fault in check(objects)]
 
 
 def value_at(content: Any, path: str) -> tuple[Any, Any]:
-    """What holds the last step of a dotted path (numbers are places in lists), and that step."""
+    """Return the container at the end of a dotted path, and the last step: a key (`~` for a dot) or a list's index."""
     *way, last = [int(step) if step.isdigit() else step.replace("~", ".") for step in path.split(".")]
     for step in way:
         content = content[step]

@@ -1,4 +1,4 @@
-"""The objects that `kubectl apply -k deploy` makes, as they stand in the files, and ways to look into them."""
+"""The objects that `kubectl apply -k deploy` makes, read from the files, and functions that search them."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ Object = dict[str, Any]
 
 
 def kustomization() -> Object:
-    """The list of files, and the images' names."""
+    """Return the content of kustomization.yaml: the list of files and the names of the images."""
     content: Object = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
     return content
 
 
 def read_objects() -> list[Object]:
-    """Every object of every file that the kustomization names."""
+    """Return every object of every file that the kustomization names."""
     files = [DEPLOY / name for name in kustomization()["resources"]]
     return [content for file in files for content in yaml.safe_load_all(file.read_text()) if content]
 
 
 def title(content: Object) -> str:
-    """`Deployment/mlflow`."""
+    """Return kind and name, such as `Deployment/mlflow`."""
     return f"{content.get('kind')}/{content.get('metadata', {}).get('name')}"
 
 
 def named(objects: list[Object], kind: str) -> dict[str, Object]:
-    """Name -> object of one kind."""
+    """Return the objects of one kind by their names."""
     return {content["metadata"]["name"]: content for content in objects if content.get("kind") == kind}
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A template of pods, and whose."""
+    """A template of pods, and the object that owns it."""
 
     owner: Object
     role: str
-    """Of a Ray cluster's templates `head` or the group's name; "" otherwise."""
+    """In a Ray cluster, `head` or the name of the worker group; "" otherwise."""
     template: Object
 
     @property
     def name(self) -> str:
-        """`RayCluster/rewardflow head`."""
+        """Title of the owner and role, such as `RayCluster/rewardflow head`."""
         return f"{title(self.owner)} {self.role}".strip()
 
     @property
@@ -65,7 +65,7 @@ class Pod:
 
     @property
     def containers(self) -> list[Object]:
-        """Init containers first, as they start."""
+        """All containers in the order in which they start: init containers first."""
         return [*self.spec.get("initContainers", []), *self.spec.get("containers", [])]
 
     @property
@@ -76,7 +76,7 @@ class Pod:
 
 
 def pods(objects: list[Object]) -> list[Pod]:
-    """Every template of pods."""
+    """Return every template of pods."""
     return [pod for content in objects for pod in _of(content)]
 
 
@@ -91,6 +91,6 @@ def _of(content: Object) -> Iterator[Pod]:
 
 
 def container_named(objects: list[Object], name: str) -> Object:
-    """The container of that name."""
+    """Return the only container with this name."""
     (complaints,) = [box for pod in pods(objects) for box in pod.containers if box["name"] == name]
     return complaints

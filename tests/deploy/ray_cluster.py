@@ -1,6 +1,8 @@
-"""The fields of KubeRay's RayCluster (ray.io/v1) that deploy/ray.yaml uses, with the types of its CRD, and what the
-operator refuses beside them (its validation of a spec). A field that is not listed here is refused: look it up, then
-add it. Pod templates are Kubernetes' own and checked against its schemas."""
+"""The fields of KubeRay's RayCluster (ray.io/v1) that deploy/ray.yaml uses, with the types of its CRD.
+
+Further checks repeat the operator's validation of a spec. A field that is not listed here is refused: look it up,
+then add it. Pod templates are not checked here but by the schemas of Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
 TOKENS_SINCE = (2, 52)
 """First version of Ray with token authentication."""
 OPERATORS_OWN = ("RAY_enable_autoscaler_v2", "RAY_CLUSTER_NAME", "RAY_CLOUD_INSTANCE_ID", "RAY_NODE_TYPE_NAME")
-"""Variables of Ray's containers that the operator sets; a manifest that has them too is refused or overridden."""
+"""Variables of Ray's containers that the operator sets. If a manifest sets them, it is refused or overridden."""
 
 
 class _Part(BaseModel):
@@ -42,7 +44,7 @@ class HeadGroup(_Part):
 
 
 class WorkerGroup(HeadGroup):
-    """One of `spec.workerGroupSpecs`."""
+    """An entry of `spec.workerGroupSpecs`."""
 
     groupName: str
     replicas: Int32
@@ -84,7 +86,7 @@ class Spec(_Part):
 
 
 class Metadata(_Part):
-    """`metadata`; the names of Services are made of it."""
+    """`metadata`. The operator derives the names of Services from the name."""
 
     name: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=53)]
 
@@ -99,7 +101,7 @@ class RayCluster(_Part):
 
 
 def faults_of(content: dict[str, Any]) -> list[str]:
-    """What is wrong with a RayCluster, a line each."""
+    """Return what is wrong with a RayCluster, one line per fault."""
     try:
         RayCluster.model_validate(content)
     except ValidationError as error:
@@ -108,7 +110,7 @@ def faults_of(content: dict[str, Any]) -> list[str]:
 
 
 def start_command(parameters: dict[str, str], head: bool) -> list[str]:
-    """The arguments that the operator gives to `ray start`: its own defaults, then how it writes them."""
+    """Return the arguments that the operator gives to `ray start`: its defaults and `parameters`, in its notation."""
     own = {"metrics-export-port": "8080", "dashboard-agent-listen-port": "52365", "block": "true"}
     own |= {"dashboard-host": "0.0.0.0", "no-monitor": "true"} if head else {"address": "head.namespace.svc:6379"}
     said = ["--head"] if head else []

@@ -1,4 +1,4 @@
-"""What the head pod does to the working directory before flows start in it, with real repositories."""
+"""Tests of deploy/checkout, which prepares the working directory of flows in the head pod, on real repositories."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ IMAGE = {"flows/train.py": "first", "models/a.py": "first", "recipes/a.yaml": "f
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints, with a name for those who commit."""
+    """Run git with a name for author and committer. Return its output."""
     who = {f"GIT_{role}_{part}": "x@example.internal" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     done = subprocess.run(
         ["git", "-C", str(folder), *arguments], env={**os.environ, **who}, capture_output=True, text=True, check=True
@@ -22,7 +22,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def commit(folder: Path, files: dict[str, str]) -> str:
-    """A commit of some files; its id."""
+    """Commit some files. Return the id of the commit."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -32,7 +32,7 @@ def commit(folder: Path, files: dict[str, str]) -> str:
 
 
 def checkout(image: Path, work: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The script, as the pod calls it."""
+    """Run the script as the pod does."""
     who = {f"GIT_{role}_{part}": "y@example.internal" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     found_first = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
@@ -55,7 +55,7 @@ def image(tmp_path: Path) -> Path:
 def test_it_is_the_images_commit_and_stays_so(image: Path, tmp_path: Path) -> None:
     work = tmp_path / "state" / "checkout"
     work.parent.mkdir()
-    (tmp_path / "state" / "checkout.new").mkdir()  # of a start that was killed
+    (tmp_path / "state" / "checkout.new").mkdir()  # left by a start that was killed
     for _ in range(2):
         done = checkout(image, work)
         assert done.returncode == 0, done.stderr
@@ -65,7 +65,7 @@ def test_it_is_the_images_commit_and_stays_so(image: Path, tmp_path: Path) -> No
 
 
 def test_commits_of_data_stay_where_they_were_below_a_new_image(image: Path, tmp_path: Path) -> None:
-    """Runs have them on record: a merge keeps the commit itself, and the code is the new image's."""
+    """Records of runs name these commits. A merge keeps them, and the code is that of the new image."""
     work = tmp_path / "checkout"
     assert checkout(image, work).returncode == 0
     data = commit(work, {"data/sources/mine/dvc.lock": "hash"})
@@ -99,7 +99,7 @@ def test_an_older_image_is_refused_as_long_as_the_code_is_newer(image: Path, tmp
     git(image, "checkout", "--quiet", old)
     done = checkout(image, work)
     assert (done.returncode, "flows/train.py" in done.stderr) == (1, True)
-    git(work, "reset", "--quiet", "--hard", old)  # what the guide says
+    git(work, "reset", "--quiet", "--hard", old)  # the remedy in docs/deploy.md
     assert checkout(image, work).returncode == 0
 
 

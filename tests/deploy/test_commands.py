@@ -1,4 +1,4 @@
-"""The words that containers start with and that the guide tells to type are words that the programs understand."""
+"""Tests that the programs accept the commands of the containers and of docs/deploy.md."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ GUIDE = (ROOT / "docs" / "deploy.md").read_text()
 
 
 def of_containers(program: str) -> list[list[str]]:
-    """Commands of containers, without a shell before them."""
+    """Return the arguments with which containers start a program, without a shell before it."""
     commands = []
     for pod in pods(read_objects()):
         for box in pod.containers:
@@ -30,7 +30,7 @@ def of_containers(program: str) -> list[list[str]]:
 
 
 def of_the_guide(program: str) -> list[list[str]]:
-    """Commands that the guide has in the head pod, with the lines that it breaks put together."""
+    """Return the arguments of a program in the guide's commands for the head pod, with broken lines joined."""
     joined = GUIDE.replace("\\\n", " ")
     return [shlex.split(line)[1:] for line in re.findall(rf"-- +({program} [^\n]+)", joined)]
 
@@ -56,7 +56,7 @@ def test_what_kubectl_is_asked_for_is_there() -> None:
 
 
 def test_rest_costs_what_the_guide_says() -> None:
-    """Sums over what always runs; the autoscaler's container is KubeRay's, with the resources that we give it."""
+    """Sums over the containers that always run. KubeRay adds the autoscaler's, with the resources of our manifest."""
     asked: dict[str, tuple[float, float]] = {}
     for pod in pods(read_objects()):
         if pod.role not in ("", "head"):
@@ -76,21 +76,21 @@ def test_rest_costs_what_the_guide_says() -> None:
 
 
 def cpus(quantity: str) -> float:
-    """`500m` is half a CPU."""
+    """Convert a quantity to CPUs: `500m` is half a CPU."""
     return float(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
 
 
 def gibibytes(quantity: str) -> float:
-    """`512Mi` is half a GiB."""
+    """Convert a quantity to GiB: `512Mi` is half a GiB."""
     return float(quantity[:-2]) / {"Mi": 1024, "Gi": 1}[quantity[-2:]]
 
 
 def test_ray_reads_the_cluster_as_it_is_meant() -> None:
-    """Ray's own autoscaler: no worker at rest, as many as stand there at most, a GPU each; nothing fits on the head."""
+    """Ray's autoscaler reads no worker at rest, at most `maxReplicas` of them, one GPU each, nothing on the head."""
     from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
 
     content = named(read_objects(), "RayCluster")["rewardflow"]
-    content["metadata"]["namespace"] = "rewardflow"  # as the server gives it back
+    content["metadata"]["namespace"] = "rewardflow"  # the server adds it
     read = _derive_autoscaling_config_from_ray_cr(content)
     kinds: dict[str, Any] = dict(read["available_node_types"])
     head, workers = kinds.pop(read["head_node_type"]), kinds.pop("gpu")
@@ -115,7 +115,7 @@ def test_rays_mlflows_and_prefects() -> None:
         assert parse(ray, ["start", *words]) == "start"
     commands = of_containers("prefect") + [
         [word for word in words if word != "--no-prompt"]
-        for words in of_the_guide("prefect")  # of every command
+        for words in of_the_guide("prefect")  # an option of all commands
     ]
     understood = [prefect.parse_args(words, print_error=False, exit_on_error=False)[0].__name__ for words in commands]
     assert understood == ["start", "start", "deploy", "run", "run"]
@@ -128,7 +128,7 @@ def test_rays_mlflows_and_prefects() -> None:
 
 
 def slips() -> Iterator[tuple[str, list[str]]]:
-    """A program and words that it must refuse, so that the reading above can fail."""
+    """Yield programs with arguments that they must refuse. They show that the test above can fail."""
     yield "mlflow", ["server", "--alowed-hosts=a"]
     yield "ray", ["start", "--head", "--num-cpu=0"]
     yield "prefect", ["worker", "start", "--pol=a"]

@@ -1,4 +1,4 @@
-"""mlflow/compose.yaml holds together, and each kind of slip in it is noticed."""
+"""Tests of mlflow/compose.yaml: it has no fault, each kind of mistake in it is found, and its versions are locked."""
 
 import configparser
 import copy
@@ -69,7 +69,7 @@ def test_every_variable_is_in_the_example_and_nothing_else_is() -> None:
 def test_the_logins_file_is_one_that_mlflow_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     import mlflow
 
-    # The file alone: its package wants Flask-WTF, which only the image of compose.yaml has.
+    # Load the file alone: its package needs Flask-WTF, which only the image of compose.yaml has.
     spec = importlib.util.spec_from_file_location("config", Path(mlflow.__file__).parent / "server/auth/config.py")
     assert spec is not None and spec.loader is not None
     config = importlib.util.module_from_spec(spec)

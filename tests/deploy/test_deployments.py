@@ -1,4 +1,4 @@
-"""What runs by itself on the cluster: deploy/deployments.yaml."""
+"""Tests of deploy/deployments.yaml, the scheduled flows of the cluster: parameters, overlaps, pool and Ray address."""
 
 import importlib
 import inspect

@@ -1,5 +1,7 @@
-"""The image is one commit, installed by `make install`. No daemon builds it here: its steps are looked at, and those
-that need none are run."""
+"""Tests of the Dockerfile: the image contains one commit, installed by `make install`.
+
+The image is not built. The tests read its steps, and run those that need no container daemon.
+"""
 
 import os
 import re
@@ -22,7 +24,7 @@ STEPS = [
 
 
 def after(instruction: str) -> list[str]:
-    """What stands behind an instruction, every time it is there."""
+    """Return the arguments of an instruction, one entry per occurrence."""
     return [step.removeprefix(f"{instruction} ") for step in STEPS if step.startswith(f"{instruction} ")]
 
 
@@ -35,11 +37,11 @@ def test_it_is_built_on_the_python_that_the_project_is_installed_with() -> None:
 
 @pytest.mark.parametrize(("cuda", "lock"), [("0", "cpu.lock"), ("1", "cuda.lock")])
 def test_what_is_installed_is_what_make_install_installs(cuda: str, lock: str) -> None:
-    """The one step that installs calls make, whose one command for it is .ci/install with the lock of the argument."""
+    """One step installs: it calls make, which runs only .ci/install, with the lock that the argument CUDA selects."""
     assert after("ARG") == ["CUDA=0"]
     (step,) = [step for step in after("RUN") if "pip" in step.lower() or "make install" in step]
     command = step[step.index("make install") :].replace("${CUDA}", cuda).split()
-    # a make that runs these tests would have it say more
+    # without the variables of a make that runs these tests: they would add to the output
     alone = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     asked = subprocess.run(
         [command[0], "--dry-run", "--always-make", *command[1:]],
@@ -53,7 +55,7 @@ def test_what_is_installed_is_what_make_install_installs(cuda: str, lock: str) -
 
 
 def test_nothing_but_the_history_gets_in_and_no_login_of_it(tmp_path: Path) -> None:
-    """What is sent is .git without the files that may name a login or run by themselves; its clone is the commit."""
+    """The build gets .git without files that may contain a login or run as hooks. Its clone is the commit."""
     assert after("COPY") == [".git /tmp/repository/.git"] and not after("ADD")
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert rules[:2] == ["*", "!.git"]

@@ -1,4 +1,4 @@
-"""The manifests hold together, and each kind of slip in them is noticed."""
+"""Tests of the manifests: they have no fault, each kind of mistake in them is found, and they agree with the guide."""
 
 import copy
 import importlib.util
@@ -63,7 +63,7 @@ SLIPS = [
     (MLFLOW, f"{POD}.containers.0.resources.requests.memory", "1 GB", "requests.memory '1 GB'"),
     (RAY, f"{HEAD}.volumes.1.emptyDir.sizeLimit", "64Gi", "is larger than the container's memory"),
     (RAY, "spec.headGroupSpec.rayStartParams.object-store-memory", "99999999999", "does not fit /dev/shm"),
-    # what is named is there
+    # references
     (MLFLOW, f"{POD}.containers.0.envFrom.0.configMapRef.name", "stores", "ConfigMap stores is not there"),
     (RAY, f"{HEAD}.volumes.0.persistentVolumeClaim.claimName", "home", "PersistentVolumeClaim home is not there"),
     (RAY, f"{WORKER}.containers.0.volumeMounts.1.name", "shm", "volume shm is not there"),
@@ -86,7 +86,7 @@ SLIPS = [
     (RAY, f"{WORKER}.containers.0.image", "rewardflow:0.1.0-cpu", "-cuda"),
     (DATABASE, f"{POD}.containers.0.image", "postgres:latest", "has no version"),
     (RAY, "spec.rayVersion", "2.59.0", "is not the lock's"),
-    # nobody outside, nothing secret, no root
+    # safety: nothing served outside, no secret, no root
     ("Service/mlflow", "spec.type", "LoadBalancer", "is served outside of the cluster"),
     ("Service/prefect", "kind", "Ingres", "Ingres"),
     (RAY, f"{HEAD}.securityContext.runAsUser", 0, "may run as root"),
@@ -104,7 +104,7 @@ SLIPS = [
 
 
 def slip_name(slip: str, path: str, value: object) -> str:
-    """The same in every process that collects tests."""
+    """Return the id of a case. It must be the same in every process that collects the tests."""
     return f"{slip} {path} {'gone' if value is GONE else value}"[:70]
 
 
@@ -152,7 +152,7 @@ def test_every_blank_is_in_the_guides_list_and_is_no_value_that_anybody_takes(ob
     blanks = {blank for text in texts.values() for blank in re.findall(r"<[A-Z0-9-]+>", text)}
     listed = set(re.findall(r"^\| `(<[A-Z0-9-]+>)` \|", GUIDE.read_text(), flags=re.MULTILINE))
     assert blanks == listed
-    assert not any(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", blank) for blank in blanks)  # a name of Kubernetes
+    assert not any(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", blank) for blank in blanks)  # a Kubernetes name
     with pytest.raises(UserError, match="s3://<BUCKET>"):
         health(named(objects, "ConfigMap")["store"]["data"]["DATA_REMOTE"], "http://127.0.0.1:9")
 
@@ -168,7 +168,7 @@ def test_no_file_of_the_folder_is_left_out(objects: list[Object]) -> None:
 
 
 def test_the_flows_join_the_ray_of_their_own_pod(objects: list[Object]) -> None:
-    """They share its sockets, its object store and its processes, and know its token."""
+    """The worker shares the sockets, the object store and the processes of the Ray head, and has its token."""
     head = next(pod for pod in pods(objects) if pod.role == "head")
     ray, worker = container_named(objects, "ray-head"), container_named(objects, "prefect-worker")
     shared = {mount["mountPath"]: mount["name"] for mount in ray["volumeMounts"]}
@@ -177,7 +177,7 @@ def test_the_flows_join_the_ray_of_their_own_pod(objects: list[Object]) -> None:
     assert head.spec["shareProcessNamespace"] is True
     variables = {variable["name"] for variable in worker["env"]}
     assert {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} <= variables
-    # restarted by itself: the pod's own policy is Never
+    # the container restarts, although the policy of the pod is Never
     assert worker["restartPolicy"] == "Always"
     assert worker in head.lasting and head.spec["containers"] == [ray]
 
@@ -194,7 +194,7 @@ def test_at_rest_there_is_no_gpu_and_every_pod_of_ray_sees_the_state_at_one_path
     assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
 
 
-# Variable -> the file that reads it: of this project, of an installed package, or of an image.
+# Variable -> the file that reads it: a path in this project, or `package:file` of an installed package.
 READ_BY = {
     "REWARDFLOW_HOME": "flows/runtime/environment.py",
     "DATA_REMOTE": "deploy/checkout",
@@ -221,7 +221,7 @@ READ_BY = {
     "RAY_AUTH_TOKEN": "tasks/compute/cluster.py",
     "RAY_AUTH_MODE": "ray:_private/authentication/authentication_token_setup.py",
 }
-OF_POSTGRES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD", "PGDATA"}  # of its image; the password, ours too
+OF_POSTGRES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD", "PGDATA"}  # the password: our pods, too
 
 
 def test_every_variable_is_one_that_somebody_reads(objects: list[Object]) -> None:
@@ -248,7 +248,7 @@ START = "database-start"
 
 
 def text_of(place: str) -> str:
-    """The text of a file of ours, or `package:file` of an installed one."""
+    """Return the text of a file of this project, or of `package:file` of an installed package."""
     package, _, file = place.rpartition(":")
     if not package:
         return (ROOT / file).read_text()

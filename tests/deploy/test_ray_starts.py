@@ -1,4 +1,4 @@
-"""A head with the manifest's settings, and a flow that joins it as the one in its pod does."""
+"""Test of a Ray head with the manifest's settings, and of a flow that joins it as in the head pod."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ with connected(sys.argv[1]) as cluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has, below those that Ray deals out to its workers from 10002 on."""
+    """Return free ports below 10002: Ray gives the ports from there on to its workers."""
     with ExitStack() as held:
         ports = []
         for port in range(9990, 9000, -1):
@@ -53,13 +53,13 @@ def test_a_flow_joins_with_the_token_alone_and_asks_for_the_gpus_that_are_to_com
         "dashboard-agent-listen-port": str(agent),
         "object-store-memory": "100000000",
     }
-    files = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets lie in it, whose paths must be short
+    files = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # it contains sockets, whose paths must be short
     words = start_command(spec["headGroupSpec"]["rayStartParams"] | here, head=True)
     known = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64, "RAY_USAGE_STATS_ENABLED": "0"}
     with (tmp_path / "head.log").open("w") as log:
         head = subprocess.Popen([*RAY, "start", *words, f"--temp-dir={files}"], env=known, stdout=log, stderr=log)
     try:
-        for port in (gcs, raylet):  # what the probes ask
+        for port in (gcs, raylet):  # the ports of the probes
             wait_for(port, head, tmp_path / "head.log")
         joined = join(gcs, known)
         assert joined.stdout.splitlines() == ["0.0 {'num_gpus': 1.0, 'num_cpus': 0.0}", "0.0"], joined.stderr
@@ -72,13 +72,13 @@ def test_a_flow_joins_with_the_token_alone_and_asks_for_the_gpus_that_are_to_com
 
 
 def join(port: int, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A process that joins the Ray of this machine."""
+    """Run a process that joins the Ray cluster on this machine."""
     command = [sys.executable, "-c", JOINING, f"127.0.0.1:{port}"]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until somebody listens."""
+    """Wait until the port accepts connections."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()

@@ -1,4 +1,4 @@
-"""The example that writes GRPO out is the recipe: the same weights after its rounds, bit for bit."""
+"""Test of the example that writes GRPO out: its weights are those of the recipe `grpo`, bit for bit."""
 
 import importlib.util
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A real browser on the pages that a reviewer sees. Screenshots are kept in screenshots/ of the checkout."""
+"""A real browser for tests of the pages that a reviewer sees. Screenshots are written to screenshots/."""
 
 import shutil
 import time
@@ -20,7 +20,7 @@ CHROME = [
 
 @contextmanager
 def open_browser(profile: Path) -> Iterator[Any]:
-    """Debian's chromium with a profile in an empty folder; the test is skipped where there is none."""
+    """Open Debian's chromium with a profile in an empty folder. Skip the test if it is not installed."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not driver:
         pytest.skip("needs Debian's chromium and chromium-driver (apt-get install chromium chromium-driver)")
@@ -43,7 +43,7 @@ class Pages:
     def __init__(self, driver: Any, address: str) -> None:
         self.driver, self.address = driver, address
         driver.get(address)
-        # The assistant's panel opens by itself over a third of the page.
+        # Otherwise the assistant's panel opens and covers a third of the page.
         driver.execute_script(
             "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true');"
             "localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false')"

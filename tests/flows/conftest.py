@@ -1,4 +1,4 @@
-"""What the tests of flows share: one pair of real servers and one project for the whole session."""
+"""Fixtures of the tests of flows: one pair of real servers and one project for the whole session."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from tests.support.fault_table import PROPERTY
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """A running MLflow and Prefect server over a state folder of their own."""
+    """Start an MLflow and a Prefect server on a separate state folder."""
     pair = start_pair(tmp_path_factory.mktemp("home"))
     yield pair
     end(pair.process)
@@ -27,13 +27,13 @@ def project(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="session")
 def first(project: Project) -> Ran:
-    """The run on a fresh clone."""
+    """Run the recipe `tiny` on a fresh clone."""
     return project.run()
 
 
 @pytest.fixture(scope="session")
 def again(project: Project, first: Ran) -> Unchanged:
-    """The same run once more, with nothing changed in between."""
+    """Repeat the first run with nothing changed."""
     before = files_below(first.home / "store")
     ran = project.run()
     return Unchanged(ran, files_below(first.home / "store") ^ before)
@@ -41,13 +41,13 @@ def again(project: Project, first: Ran) -> Unchanged:
 
 @pytest.fixture(scope="session")
 def fault_rows() -> list[tuple[str, ...]]:
-    """Rows of the table of faults that no report has taken yet."""
+    """Return the list of rows of the table of faults that no report contains yet."""
     return []
 
 
 @pytest.fixture(autouse=True)
 def fault_row(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hand the row of the fault that a test injected to its report."""
+    """Add the row of the fault that a test injected to the report of the test."""
     rows = request.getfixturevalue("fault_rows") if "fault_rows" in request.fixturenames else []
     yield
     request.node.user_properties.extend((PROPERTY, row) for row in rows)
@@ -56,20 +56,20 @@ def fault_row(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def scene(servers: Pair, fault_rows: list[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    """A project whose runs faults are injected into, with its undisturbed run behind it."""
+    """Make a project for runs with injected faults, and run it once without a fault."""
     given = {"PREFECT_API_URL": f"{servers.prefect}/api"}
     return open_scene(tmp_path_factory.mktemp("faults"), given, fault_rows.append)
 
 
 @pytest.fixture
 def configured(first: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries of the test go to the store of the project."""
+    """Configure the project's store for the queries of the test."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     store.configure(first.home)
 
 
 @pytest.fixture(scope="session")
 def locked(project: Project, first: Ran) -> dict[str, str]:
-    """Path -> DVC's md5, as dvc.lock pins them."""
+    """Return DVC's md5 of every path that dvc.lock pins."""
     stages = yaml.safe_load((project.folder / "dvc.lock").read_text())["stages"]
     return {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}

@@ -1,4 +1,4 @@
-"""Environments of their own for what the locks leave out: the packages of an extra's lock on top of the tests' own."""
+"""Virtual environments for extras: the packages of an extra's lock in addition to those of the tests."""
 
 import subprocess
 import sys
@@ -9,9 +9,9 @@ from running import ROOT
 
 
 def interpreter_with(lock: str, folder: Path) -> Path:
-    """An interpreter in `folder` with the packages of a lock beside those that the tests run with.
+    """Make an interpreter in `folder` with the packages of a lock in addition to those of the tests.
 
-    The test skips where they cannot be installed.
+    Skip the test if they cannot be installed.
     """
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")

@@ -1,7 +1,7 @@
-"""A run that faults are injected into, for real, and the same run that nothing disturbed: what may not differ.
+"""Runs with real injected faults, and the comparison of their results with those of a run without a fault.
 
-Rewards are slowed down where a test needs time: the reward is a file of the recipe and waits as an environment variable
-says, so that the content of the recipe, and so the weights, are the same however long it waits.
+A test that needs time slows the reward down. The reward is a file of the recipe and waits for the seconds in an
+environment variable, so that the recipe, and with it the weights, do not depend on how long it waits.
 """
 
 import json
@@ -39,7 +39,7 @@ import time
 rounds = 0
 
 def reward(completions):
-    """Shorter is better. The environment says what goes wrong, and in which round."""
+    """Reward short completions. REWARD_FAULT selects the fault, which occurs at a fixed round."""
     global rounds
     rounds += 1  # the first call tries it, before the flow begins
     time.sleep(float(os.environ.get("REWARD_PAUSE", "0")))
@@ -65,49 +65,49 @@ def reward(completions):
     return [-float(len(text)) for text in completions]
 '''
 Ask = Callable[[str], list[tuple[Any, ...]]]
-"""Rows that a query gives."""
+"""Function that returns the rows of a query."""
 KeepRow = Callable[[tuple[str, ...]], None]
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a run leaves that may not hang on what happened to it."""
+    """Results of a run that must not depend on the faults during the run."""
 
     weights: str
     """Hash of the trained policy."""
     registered: tuple[tuple[Any, ...], ...]
-    """Name, version and hash of each registered model, where the registry is the run's own."""
+    """Name, version and hash of each registered model; empty if other runs use the registry too."""
     rewards: tuple[tuple[Any, ...], ...]
-    """The reward curve in the tracking store: round, value."""
+    """The reward curve in the tracking store: round and value of each point."""
 
 
 @dataclass
 class Scene:
-    """A project, the servers that its runs use, and what its undisturbed run made."""
+    """A project, the servers of its runs, and the results of its undisturbed run."""
 
     clone: Path
     below: Path
-    """Where state folders are made."""
+    """Folder in which state folders are made."""
     extra: dict[str, str]
-    """The environment beyond a shell's."""
+    """Environment variables in addition to those of a shell."""
     keep_row: KeepRow
-    """Takes the row of the fault that the test injects, for the table."""
+    """Function that keeps the row of the injected fault for the table."""
     made: Made | None = None
     seconds: float = 0.0
-    """Of the undisturbed run."""
+    """Duration of the undisturbed run."""
     ask: Ask | None = None
-    """Queries MLflow's database, where it is not the state folder's own."""
+    """Function that queries MLflow's database; None if the database is in the state folder."""
     homes: int = 0
 
     def home(self) -> Path:
-        """A new state folder."""
+        """Make a new state folder."""
         self.homes += 1
         folder = self.below / f"home{self.homes}"
         folder.mkdir(parents=True)
         return folder
 
     def start(self, home: Path, *overrides: str, **extra: str) -> "subprocess.Popen[str]":
-        """`rewardflow run` in its own process group; what it says goes to `home`.log."""
+        """Start `rewardflow run` in its own process group, with its output in `home`.log."""
         with self.log(home).open("a") as words:
             return subprocess.Popen(
                 command("run", "faulty", *overrides),
@@ -120,24 +120,24 @@ class Scene:
             )
 
     def environment(self, home: Path, **extra: str) -> dict[str, str]:
-        """Of a command on the state folder `home`; what is empty in `extra` is left out."""
+        """Return the environment of a command on the state folder `home`, without empty variables."""
         given = self.extra | {"REWARDFLOW_HOME": str(home), "OMP_NUM_THREADS": "1"} | extra
         return environment(**{name: value for name, value in given.items() if value})
 
     def command(self, *arguments: str, home: Path) -> tuple[int, str]:
-        """Exit status of another command on a state folder, and what it said."""
+        """Run another command on a state folder. Return its exit status and its output."""
         ended = subprocess.run(
             command(*arguments), cwd=self.clone, env=self.environment(home), capture_output=True, text=True, timeout=120
         )
         return ended.returncode, ended.stdout + ended.stderr
 
     def log(self, home: Path) -> Path:
-        """Where what runs in `home` say goes."""
+        """Return the file with the output of the runs in `home`."""
         return home.with_name(f"{home.name}.log")
 
     @contextmanager
     def running(self, home: Path, *overrides: str, **extra: str) -> "Iterator[subprocess.Popen[str]]":
-        """A run that ends with the block at the latest, and all that it started."""
+        """Start a run. If it has not ended by the end of the block, kill its process group."""
         process = self.start(home, *overrides, **extra)
         try:
             yield process
@@ -147,7 +147,7 @@ class Scene:
                 process.wait()
 
     def finish(self, home: Path, *overrides: str, **extra: str) -> str:
-        """Run to the end. Returns what that run said."""
+        """Run to the end. Return the output of this run."""
         before = self.log(home).stat().st_size if self.log(home).exists() else 0
         process = self.start(home, *overrides, **extra)
         code = process.wait(timeout=300)
@@ -156,13 +156,13 @@ class Scene:
         return said
 
     def same_as_undisturbed(self, fault: str, home: Path, line: str, seconds: float) -> None:
-        """Hold what the disturbed run made against the undisturbed one's, and keep the fault's row.
+        """Check that the results of the disturbed run equal those of the undisturbed one, and keep the fault's row.
 
         Args:
-            fault: in words.
-            home: where the disturbed run ended well.
-            line: what was shown.
-            seconds: that the disturbed run and the one after it took together.
+            fault: its description.
+            home: state folder of the disturbed run, which has ended successfully.
+            line: the line that was shown.
+            seconds: duration of the disturbed run and the run that continued it.
         """
         assert self.made is not None
         assert made_in(home, self.ask) == self.made
@@ -171,7 +171,7 @@ class Scene:
         self.row(fault, line, f"{lost:.0f}")
 
     def row(self, fault: str, line: str, lost: str, weights: str = "identical") -> None:
-        """Keep the row of a fault; folders of this machine are left out of its line."""
+        """Keep the row of a fault. Folders of this machine are removed from its line."""
         for folder in (self.below, self.clone):
             line = line.replace(str(folder), "...")
         shown = line.replace("|", "\\|")
@@ -179,11 +179,11 @@ class Scene:
 
 
 def made_in(home: Path, ask: Ask | None = None) -> Made:
-    """What the one training in a state folder made.
+    """Return the results of the only training in a state folder.
 
     Args:
         home: the state folder.
-        ask: queries MLflow's database; None: it is the folder's own, whose registry holds this training alone.
+        ask: queries MLflow's database; None: the database in the folder, whose registry has only this training.
     """
     (result,) = [json.loads(file.read_text()) for file in home.glob("store/fine_tune/*/result.json")]
     if ask is None:
@@ -210,18 +210,18 @@ def _curve(ask: Ask, run: str) -> tuple[tuple[Any, ...], ...]:
 
 
 def line_in(said: str, pattern: str) -> str:
-    """The part of the last line that matches, without time and level."""
+    """Return the last line that matches, without its time and level."""
     lines = [line for line in said.splitlines() if re.search(pattern, line)]
     assert lines, said
     return re.sub(r"^[\d:.]+ \| \w+ *\| .*? - ", "", lines[-1]).strip()
 
 
 def open_scene(below: Path, extra: dict[str, str], keep_row: KeepRow, ask: Ask | None = None) -> Scene:
-    """A project with its undisturbed run behind it.
+    """Make a project and its undisturbed run.
 
     Args:
         below: an empty folder.
-        extra: environment of all its runs.
+        extra: environment variables of all its runs.
         keep_row: see `Scene`.
         ask: see `Scene`.
     """
@@ -229,7 +229,7 @@ def open_scene(below: Path, extra: dict[str, str], keep_row: KeepRow, ask: Ask |
     (clone / "recipes/faulty.yaml").write_text(RECIPE)
     (clone / "recipes/slow_reward.py").write_text(REWARD)
     scene = Scene(clone, below, extra, keep_row, ask=ask)
-    scene.finish(scene.home())  # makes the data
+    scene.finish(scene.home())  # prepares the data, which the timed run reuses
     home, began = scene.home(), time.monotonic()
     scene.finish(home)
     scene.made, scene.seconds = made_in(home, ask), timed(began)
@@ -237,17 +237,17 @@ def open_scene(below: Path, extra: dict[str, str], keep_row: KeepRow, ask: Ask |
 
 
 def kill_at(process: "subprocess.Popen[str]", there: Callable[[], object], what: str) -> None:
-    """SIGKILL to the flow alone, as the kernel does where memory runs out, once something is there."""
+    """Wait until `there` is true, then kill the flow alone, as the kernel does when memory runs out."""
     wait_for(what, there, process)
     process.kill()
     process.wait()
 
 
 def timed(began: float) -> float:
-    """Seconds since."""
+    """Return the seconds since `began`."""
     return time.monotonic() - began
 
 
 def seen(home: Path, pattern: str) -> Callable[[], object]:
-    """Whether something of this name is in a state folder."""
+    """Return a function that lists the paths in a state folder that match a pattern."""
     return lambda: list(home.glob(pattern))

@@ -1,8 +1,8 @@
-"""Live through nights in one process, by a clock of its own: `python nights_driver.py RECIPE`; JSON lines both ways.
+"""Run nights in one process, on a simulated clock: `python nights_driver.py RECIPE`.
 
-A line in is {"at": ISO time, "overrides": [...], "train": bool, "grader": text, "approve": version or null}; of each a
-line comes out: "NIGHT " and {"decision", "version", "error"}. A night trains and then evaluates the champion, as
-prefect.yaml has it.
+Each line of standard input is {"at": ISO time, "overrides": [...], "train": bool, "grader": text, "approve": version or
+null}. For each, a line "NIGHT " and {"decision", "version", "error"} is printed; the first line is "READY". A night
+trains and then evaluates the champion, as in prefect.yaml.
 """
 
 import json
@@ -23,7 +23,7 @@ from tasks.tracking import store
 
 
 def live(recipe: str, night: dict[str, Any]) -> dict[str, Any]:
-    """What became of a night."""
+    """Run one night and return its outcome."""
     at = datetime.fromisoformat(night["at"])
     clock.now = lambda: at
     os.environ["GRADER"] = night["grader"]
@@ -41,7 +41,7 @@ def live(recipe: str, night: dict[str, Any]) -> dict[str, Any]:
                 said |= {"decision": decision, "version": promotion.version}
         except UserError as error:
             said["error"] = str(error)
-        with suppress(UserError):  # before the first champion
+        with suppress(UserError):  # raised before the first champion
             evaluate_champion(recipe, night["overrides"])
     return said
 

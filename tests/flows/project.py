@@ -1,6 +1,6 @@
-"""A project of its own for tests of flows: a git and DVC repository with the code, few rows and one tiny recipe.
+"""A small project for tests of flows: a git and DVC repository with the code, few rows and one tiny recipe.
 
-The code is copied too: the stages of dvc.yaml depend on it, and a step's key has its hash in it.
+The code is copied too: the stages of dvc.yaml depend on it, and the key of a step contains its hash.
 """
 
 import io
@@ -46,7 +46,7 @@ FEW = {
 
 
 def make_project(folder: Path) -> Path:
-    """Fill `folder` with a clone's files, few rows and recipes/tiny.yaml; one commit."""
+    """Fill `folder` with the files of a clone, parameters for few rows and recipes/tiny.yaml, and commit them."""
     folder.mkdir(parents=True, exist_ok=True)
     ignore = shutil.ignore_patterns("__pycache__")
     for name in ("flows", "tasks", "models", "recipes", "data/expectations"):
@@ -71,12 +71,12 @@ def make_project(folder: Path) -> Path:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The environment of a user's shell plus `extra`."""
+    """Return the environment of a user's shell plus `extra`."""
     return {**shell(), "PYTHONUNBUFFERED": "1", **extra}
 
 
 def command(*arguments: str) -> list[str]:
-    """`rewardflow ARGUMENTS`, with the code of the working directory."""
+    """Return the command `rewardflow ARGUMENTS`, which runs the code of the working directory."""
     return [sys.executable, "-m", "flows.command_line", *arguments]
 
 
@@ -89,29 +89,29 @@ def rewardflow(project: Path, *arguments: str, **extra: str) -> subprocess.Compl
 
 @dataclass(frozen=True)
 class Ran:
-    """One `rewardflow run` that ended well."""
+    """One successful `rewardflow run`."""
 
     home: Path
     out: str
     err: str
     commit: str
-    """What was checked out when it began: other tests of the session commit data to the same project."""
+    """The commit at the start of the run: other tests of the session commit data to the same project."""
     prepared: bool = False
-    """Whether its data were made before, by another test of the session."""
+    """Whether another test of the session had already prepared the data."""
 
     @property
     def table(self) -> dict[str, str]:
-        """Step -> "run" or "reused", as the closing table has it."""
+        """Step -> "run" or "reused", from the closing table."""
         rows = re.findall(r"^(\w[\w ]*?) +\d+\.\d  (run|reused) ", self.out, flags=re.MULTILINE)
         return dict(rows)
 
     @property
     def run_id(self) -> str:
-        """The MLflow run whose address is printed last."""
+        """Id of the MLflow run whose address is printed last."""
         return re.findall(r"/runs/([0-9a-f]{32})", self.out)[-1]
 
     def child(self, step: str) -> Any:
-        """The MLflow run of a step, with its inputs."""
+        """Return the MLflow run of a step, with its inputs."""
         summary = summaries.run_summary("tiny", self.run_id)
         (line_of_step,) = [line for line in summary.steps if line.name == step]
         return store.client().get_run(line_of_step.run_id)
@@ -119,15 +119,15 @@ class Ran:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """A run for which nothing had changed since the one before."""
+    """A run with the same inputs as the run before it."""
 
     ran: Ran
     written: set[str]
-    """What differs below `store` of the state folder since before it, as `files_below` names it."""
+    """Entries of `files_below` for `store` of the state folder that differ before and after the run."""
 
 
 def files_below(folder: Path) -> set[str]:
-    """Files below a folder, with the time of their last change; a result with its content, its time is its last use."""
+    """Return the files below a folder with their time of change; results, whose time is the last use, with content."""
     return {
         f"{file.relative_to(folder)} {file.read_text() if file.name == RESULT else file.stat().st_mtime_ns}"
         for file in folder.rglob("*")
@@ -152,12 +152,12 @@ class Project:
         return {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home or self.home), **server}
 
     def copy_home(self, target: Path) -> Path:
-        """A copy of the state folder: what was made is reused there, and what is done there stays there."""
+        """Copy the state folder. Runs on the copy reuse its results and do not change the original."""
         elsewhere = shutil.ignore_patterns("run.lock", "servers.json", "prefect", "checkpoints")
         return shutil.copytree(self.home, target, ignore=elsewhere)
 
     def ask(self, *arguments: str, home: Path | None = None) -> tuple[int, str, str]:
-        """Exit status, output and error output of a command that starts nothing, in this process."""
+        """Run a command that starts no process, in this process. Return exit status, output and error output."""
         out, err = io.StringIO(), io.StringIO()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -166,7 +166,7 @@ class Project:
             patch.setattr("sys.argv", ["rewardflow", *arguments])
             with pytest.raises(SystemExit) as ended:
                 main()
-        for number, handler in handlers.items():  # those of a command would end the tests without a report
+        for number, handler in handlers.items():  # the command's handlers would end the tests without a report
             signal.signal(number, handler)
         return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
@@ -178,7 +178,7 @@ class Project:
         return Ran(self.home, ended.stdout, ended.stderr, commit, prepared)
 
     def start(self, *overrides: str, home: Path, log: Path, own_server: bool = False) -> subprocess.Popen[str]:
-        """A run of its own process group that writes to `log`; whoever starts it ends it."""
+        """Start a run in its own process group, with its output in `log`. The caller ends it."""
         with log.open("w") as words:
             return subprocess.Popen(
                 command("run", "tiny", *overrides),
@@ -192,7 +192,7 @@ class Project:
 
 
 def flow_of(project: Project, module: str, function: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Call a flow function as a deployment does: by its entrypoint, in a process of its own."""
+    """Call a flow function as a deployment does: by its entrypoint, in a separate process."""
     code = f"from flows.{module} import {function}; print('returned', {function}('tiny'))"
     return subprocess.run(
         [sys.executable, "-c", code],

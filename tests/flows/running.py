@@ -1,4 +1,4 @@
-"""How the tests of flows start real processes, ask them, and end them."""
+"""Functions with which the tests of flows start, query and end real processes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 def ask(url: str, body: dict[str, Any] | None = None) -> Any:
-    """JSON of a GET, or of a POST where there is a body; asked again while the server says that it is busy (503)."""
+    """Return the JSON of a GET, or of a POST if there is a body. Repeat the request while the server is busy (503)."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
     for pause in (0.5, 1, 2, 4, 8):
@@ -42,7 +42,7 @@ def ask(url: str, body: dict[str, Any] | None = None) -> Any:
 
 
 def wait_for(what: str, seen: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
-    """The first true value of `seen`; a generous limit ends the waiting where the thing never comes."""
+    """Return the first true value of `seen`. Fail after three minutes, or if the process ends before."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         if value := seen():
@@ -54,8 +54,10 @@ def wait_for(what: str, seen: Callable[[], Any], process: subprocess.Popen[str] 
 
 
 def shell() -> dict[str, str]:
-    """The environment without what says where this process's own Prefect, MLflow and state folder are: a test before
-    may have chosen a store."""
+    """Return the environment without the variables that name this process's Prefect, MLflow and state folder.
+
+    An earlier test may have chosen a store.
+    """
     ours = ("REWARDFLOW_HOME", "REWARDFLOW_STARTER", "MLFLOW_TRACKING", "MLFLOW_REGISTRY")
     prefects = ("PREFECT_API", "PREFECT_HOME", "PREFECT_LOCAL_STORAGE", "PREFECT_MEMO_STORE")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours + prefects)}
@@ -69,11 +71,11 @@ prefect() { "$PYTHON" -m prefect "$@"; }
 dvc() { "$PYTHON" -m dvc "$@"; }
 set -e -o pipefail
 """
-"""The programs of this environment by their names, with the code of the working directory."""
+"""Shell functions that run the programs of this environment, with the code of the working directory."""
 
 
 def type_in(commands: Sequence[str], folder: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Type commands into one shell in `folder`, as a reader of the guide would; it ends at the first that fails."""
+    """Run commands in one shell in `folder`, as a reader of the guide would. It ends at the first that fails."""
     return subprocess.run(
         ["bash", "-c", _PROGRAMS + "\n".join(commands)],
         cwd=folder,
@@ -85,7 +87,7 @@ def type_in(commands: Sequence[str], folder: Path, **extra: str) -> subprocess.C
 
 
 def start_python(code: str, home: Path, **extra: str) -> subprocess.Popen[str]:
-    """A Python process with the state folder `home`, its output captured; whoever starts it ends it."""
+    """Start a Python process with the state folder `home` and captured output. The caller ends it."""
     return subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=home,
@@ -97,14 +99,14 @@ def start_python(code: str, home: Path, **extra: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str]) -> str:
-    """SIGTERM, and what the process wrote."""
+    """Send SIGTERM to a process. Return its output."""
     process.send_signal(signal.SIGTERM)
     return process.communicate(timeout=90)[0]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The servers that `rewardflow ui` starts, and the process that holds them."""
+    """The servers that `rewardflow ui` starts, and the process that runs them."""
 
     home: Path
     mlflow: str
@@ -121,7 +123,7 @@ def start_pair(home: Path) -> Pair:
     process = start_python(code, home)
     lines: list[str] = []
     assert process.stdout is not None
-    for line in process.stdout:  # ends by itself where the process ends
+    for line in process.stdout:  # the loop also ends when the process ends
         lines.append(line)
         if "Ctrl-C" in line:
             return Pair(home, f"http://127.0.0.1:{mlflow}", f"http://127.0.0.1:{prefect}", process)

@@ -1,4 +1,4 @@
-"""Folders for the services of a test: PostgreSQL's user may enter them, pytest's own are closed to others."""
+"""Folders for the services of a test. PostgreSQL's user can enter them; pytest's own folders are closed to it."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,8 +14,10 @@ from models.base.errors import UserError
 
 @contextmanager
 def service_folder() -> Iterator[Path]:
-    """An empty folder; services that were started in `services` right in it, or one folder below, end with it. The test
-    is skipped where there is no PostgreSQL."""
+    """Make an empty folder. At its end, stop the services in `services` and in `services` of each folder below it.
+
+    Skip the test if PostgreSQL is not installed.
+    """
     try:
         postgres.program("initdb")
     except UserError as error:

@@ -1,4 +1,4 @@
-"""A fresh clone whose main recipe is small enough to be run in a minute, and whose candidate is still promoted."""
+"""A fresh clone with a main recipe so small that it runs in a minute; its candidate is still promoted."""
 
 from pathlib import Path
 from typing import Any
@@ -41,17 +41,17 @@ WHO = {
     for role in ("AUTHOR", "COMMITTER")
     for what, value in (("NAME", "test"), ("EMAIL", "test@localhost"))
 }
-"""Who makes the commits."""
+"""Author and committer of the commits."""
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """A mapping with another on top of it, key by key at every depth."""
+    """Return `below` with the entries of `above` merged into it, key by key at every depth."""
     both = [key for key in above if isinstance(below.get(key), dict) and isinstance(above[key], dict)]
     return below | above | {key: merged(below[key], above[key]) for key in both}
 
 
 def fresh_clone(folder: Path) -> Path:
-    """A clone as a reader has it, clean and with its data pinned, but small."""
+    """Make a small clone in the state in which a reader has it: clean and with its data pinned."""
     make_project(folder)
     params = yaml.safe_load((folder / "params.yaml").read_text())
     params["arithmetic"] |= PARAMETERS

@@ -1,6 +1,6 @@
-"""A command with one small flow, for tests of what ends it: it says on which moment it is, and is otherwise `run`.
+"""A command with one small flow, for tests of interruptions. It works like `rewardflow run`, but prints its moments.
 
-Started as `python small_flow.py` with the state folder in REWARDFLOW_HOME; lines `at MOMENT` go to standard output.
+Start it as `python small_flow.py` with the state folder in REWARDFLOW_HOME. It prints lines `at MOMENT`.
 """
 
 import atexit
@@ -41,7 +41,7 @@ def small() -> None:
             try:
                 at("round")
                 time.sleep(1)
-            except KeyboardInterrupt:  # as a library does
+            except KeyboardInterrupt:  # some libraries do this
                 at("swallowed")
             return StepOutput("digest", "headline")
 

@@ -1,7 +1,7 @@
-"""Commands of `rewardflow` one after the other in one process, which imports once what each alone would import.
+"""Commands of `rewardflow`, run one after the other in one process, so that their packages are imported only once.
 
-Started as `python smokes.py` in a project: each line of standard input is a command as JSON, its arguments and the file
-for what it prints; each line of standard output is the exit status of one.
+Start it as `python smokes.py` in a project. Each line of standard input is a command as JSON: its arguments and the
+file for its output. Each line of standard output is the exit status of a command.
 """
 
 import contextlib
@@ -17,23 +17,23 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that ended."""
+    """Result of a command."""
 
     status: int
     said: str
-    """Output and error output, as they came."""
+    """Output and error output, in the order in which they were written."""
 
 
 class Smokes:
-    """The process, as tests ask it."""
+    """The process that runs the commands, for use by tests."""
 
     def __init__(self, project: Path, environment: dict[str, str], folder: Path) -> None:
-        """Nothing is started before the first command.
+        """Set up the process, which starts with the first command.
 
         Args:
             project: working directory of the commands.
-            environment: theirs, the state folder included.
-            folder: for what they print.
+            environment: environment of the commands, including the state folder.
+            folder: folder for their output.
         """
         self._start: Any = {"cwd": project, "env": environment}
         self._folder = folder
@@ -63,7 +63,7 @@ class Smokes:
 
 @contextlib.contextmanager
 def written_to(file: str) -> Iterator[None]:
-    """All output goes to `file`, that of libraries in C and of handlers that were made before as well."""
+    """Redirect all output to `file`, including that of C libraries and of existing handlers."""
     kept = os.dup(1), os.dup(2)
     with open(file, "w") as target:
         for number in (1, 2):
@@ -79,8 +79,8 @@ def written_to(file: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Do what standard input asks for, until it ends."""
-    sys.path.insert(0, os.getcwd())  # the project's own code, as `python -m` has it
+    """Run the commands of standard input until it ends."""
+    sys.path.insert(0, os.getcwd())  # import the project's own code, as `python -m` does
     from flows import command_line
 
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""What Prefect's server tells by itself: on a real server, in real time, to a real receiver."""
+"""Tests of the messages that Prefect's server sends on its own: a real server, in real time, and a real receiver."""
 
 import signal
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def test_a_schedule_is_silent_after_its_longest_pause() -> None:
     assert longest_pause([("0 1 * * *", "UTC")], friday) == timedelta(days=1)
     assert longest_pause([("0 1 * * 1-5", "UTC")], friday) == timedelta(days=3)
     assert longest_pause([("0 1 * * *", "UTC"), ("0 13 * * *", "UTC")], friday) == timedelta(hours=12)
-    assert longest_pause([("0 1 * * *", "Europe/Berlin")], friday) == timedelta(hours=25)  # a night in October
+    assert longest_pause([("0 1 * * *", "Europe/Berlin")], friday) == timedelta(hours=25)  # summer time ends
     assert longest_pause([("0 22 * * 0", "UTC"), ("*/10 * * * *", "UTC")], friday) == timedelta(minutes=10)
 
 
@@ -84,8 +84,9 @@ def test_a_machine_that_goes_down_is_told_of_by_the_server_alone(
         wait_for("the automations", lambda: len(ours(servers)) == 3, serving)
         runs = f"{servers.prefect}/api/flow_runs/filter"
         only = {"flows": {"name": {"any_": ["stay"]}}, "flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
-        # asked for and not by its cron: what was scheduled less than five minutes before it begins follows an event
-        # that Prefect's scheduler never sent, and is looked at a quarter of an hour later
+        # The run is requested and does not come from the cron: the events of a run that is scheduled less than five
+        # minutes before it begins follow an event that Prefect's scheduler never sends. The server therefore
+        # processes them a quarter of an hour late.
         (deployment,) = ask(f"{servers.prefect}/api/deployments/filter", {"flows": only["flows"]})
         ask(f"{servers.prefect}/api/deployments/{deployment['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
         (run,) = wait_for("a run", lambda: ask(runs, only), serving)
@@ -112,7 +113,7 @@ def test_a_machine_that_goes_down_is_told_of_by_the_server_alone(
     database = (servers.home / "prefect" / "prefect.db").read_bytes()
     assert TOKEN.encode() not in database
 
-    # served again they are the same three, and rest when the schedule is ended on purpose
+    # If the schedule is served again, there are the same three. If it is ended on purpose, the one for silence rests.
     again = start_python(f"import os; os.chdir({str(tmp_path)!r})\n{SERVE}", tmp_path, **named)
     wait_for("the automations", lambda: "Ctrl-C" in (again.stdout.readline() if again.stdout else ""), again)
     assert len(ours(servers)) == 3

@@ -1,4 +1,4 @@
-"""A backup and what is restored of it, through the command line: all that was there is there again, or nothing is."""
+"""Tests of backup and restore: a backup has no secrets, and either all of it is restored or nothing."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ NAME = "tiny-policy"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A state folder with a database, results, and what is of the moment."""
+    """Make a state folder with a database, results and temporary files."""
     folder = tmp_path / "home"
     for name, text in {
         "id": "0" * 32, "store/evaluate/a1/result.json": "{}", "outbox/1.json": "{}", "registry.lock": "",
@@ -69,7 +69,7 @@ def test_all_but_what_is_of_the_moment_comes_back_and_secrets_are_in_no_backup(h
 def test_addresses_of_receivers_that_prefect_keeps_are_in_no_backup_and_all_else_of_it_is(
     home: Path, tmp_path: Path
 ) -> None:
-    """Prefect's database has the key to them, and what was deleted stays in a file of SQLite."""
+    """Prefect's database contains the key to the addresses, and the file of SQLite keeps deleted rows."""
     (home / "prefect").mkdir()
     with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database:
         database.execute("PRAGMA journal_mode=WAL")
@@ -90,7 +90,7 @@ def test_addresses_of_receivers_that_prefect_keeps_are_in_no_backup_and_all_else
 
 
 def test_a_database_that_is_written_to_meanwhile_is_kept_as_it_stood_at_one_moment(home: Path, tmp_path: Path) -> None:
-    """A writer adds two rows at a time: a copy of the file would have one of them without the other, or be broken."""
+    """A writer adds two rows at a time: a copy of the file could have only one of them, or be damaged."""
     stop = threading.Event()
 
     def write() -> None:
@@ -149,7 +149,7 @@ def test_a_backup_that_was_changed_with_its_hashes_is_refused_where_the_one_of_t
     (noted,) = re.findall(r"^SHA-256 ([0-9a-f]{64});", said, flags=re.MULTILINE)
     assert code == 0 and noted == hashlib.sha256((tmp_path / "one.tar").read_bytes()).hexdigest()
     (home / "id").write_text("1" * 32)
-    write_backup(tmp_path / "changed.tar", home)  # its hashes are right
+    write_backup(tmp_path / "changed.tar", home)  # its own hashes are right
     monkeypatch.setenv("REWARDFLOW_HOME", str(tmp_path / "again"))
     code, said = ask("restore", str(tmp_path / "changed.tar"), "--sha256", noted)
     assert code == 1 and f"not {noted}: it was changed; nothing was restored" in said
@@ -216,7 +216,7 @@ def test_a_restored_folder_shows_the_same_and_rolls_back_with_the_old_one_gone(
     code, out, _ = project.ask("restore", str(file), home=new)
     assert code == 0 and "all hashes are right" in out
     for look, (_, said, _) in zip(looks, before, strict=True):
-        # a process of its own: this one knows where the models of the old folder lay
+        # in a separate process: this one keeps the places of the models in the old folder
         shown = rewardflow(project.folder, *look, **project.settings(new)).stdout
         assert shown.splitlines() == said.replace(str(old), str(new)).splitlines(), look
     assert project.ask("rollback", "--model", NAME, home=new)[0] == 0
@@ -232,7 +232,7 @@ def test_a_restored_folder_shows_the_same_and_rolls_back_with_the_old_one_gone(
 
 @pytest.fixture
 def places() -> Iterator[Callable[[str], Path]]:
-    """State folders, whose services end."""
+    """Yield a function that names state folders. Their services are stopped at the end."""
     with service_folder() as folder:
         yield folder.joinpath
 
@@ -256,7 +256,7 @@ def test_services_come_back_with_runs_artifacts_and_data_and_with_new_secrets(
     ask(old, "run", "tiny")
     before = ask(old, "models")
     assert NAME in before
-    ask(old, "backup", str(file))  # while they run
+    ask(old, "backup", str(file))  # while the services run
     secrets = [ServiceFolder(old / "services").password(), ServiceFolder(old / "services").keys().secret]
     assert not any(secret.encode() in file.read_bytes() for secret in secrets)
     service_set.stop(ServiceFolder(old / "services"))

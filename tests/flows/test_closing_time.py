@@ -1,4 +1,4 @@
-"""Where the time went: printed when a run ends and kept on the fine-tuning's run, reused or not."""
+"""Tests of the table of times: a run prints it at its end, and the run of the fine-tuning keeps it, reused or not."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_the_fine_tunings_run_has_the_table_the_figure_and_the_numbers(first: Ra
     lines = timing.from_rows(records.read_table(run.info.run_id, timing.TABLE))
     (whole,) = [line for line in lines if line.stage == timing.TOGETHER]
     assert run.data.metrics["time/rounds"] == pytest.approx(whole.seconds, abs=1e-3)
-    assert sum(line.seconds for line in lines[:6]) == pytest.approx(whole.seconds, abs=1e-4)  # of rounded rounds
+    assert sum(line.seconds for line in lines[:6]) == pytest.approx(whole.seconds, abs=1e-4)  # rounded values
     assert run.data.metrics["time/peak_share"] > 0 and run.data.metrics["time/machine_gflops"] > 0.1
     assert run.data.tags[records.NOTE].startswith("## Fine-tuning")
     listed = store.client().list_artifacts(run.info.run_id, "plots")
@@ -39,7 +39,7 @@ def test_the_fine_tunings_run_has_the_table_the_figure_and_the_numbers(first: Ra
 
 def test_a_reused_fine_tuning_shows_the_recorded_figures(first: Ran, again: Unchanged) -> None:
     assert again.ran.table["fine_tune"] == "reused"
-    maker = again.ran.child("fine_tune").data.tags[tags.REUSED]  # the first run, or one that made a lost result again
+    maker = again.ran.child("fine_tune").data.tags[tags.REUSED]  # the first run, or one that repeated a lost step
     for ran, run in ((first, first.child("fine_tune").info.run_id), (again.ran, maker)):
         lines = timing.from_rows(records.read_table(run, timing.TABLE))
         assert table_of(ran.out) == time_table(lines).splitlines()

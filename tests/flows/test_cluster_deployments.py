@@ -1,4 +1,4 @@
-"""deploy/deployments.yaml on a real Prefect server, by the command that docs/deploy.md has."""
+"""Test of deploy/deployments.yaml on a real Prefect server, with the command of docs/deploy.md."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""When garbage is collected: not while a command imports, and again in what lasts."""
+"""Tests of garbage collection: off while a command imports, on again in long-running commands."""
 
 import gc
 
@@ -12,7 +12,7 @@ def test_what_is_imported_is_left_out_of_the_collections_that_begin_again():
         before = gc.get_freeze_count()
         kept = [[number] for number in range(1000)]
         collection.begin()
-        assert gc.isenabled() and gc.get_freeze_count() > before + len(kept) / 2  # what ends meanwhile leaves the count
+        assert gc.isenabled() and gc.get_freeze_count() > before + len(kept) / 2  # freed objects leave the count
     finally:
         gc.enable()
 

@@ -1,4 +1,4 @@
-"""What the command line itself does: what it loads before it answers, and what it says to a wrong word."""
+"""Tests of the command line: the packages that it loads before it answers, and its reply to wrong arguments."""
 
 import os
 import subprocess
@@ -59,7 +59,7 @@ except SystemExit as end:
 def test_an_answer_that_needs_no_large_package_loads_none(
     arguments: list[str], says: str, status: int, tmp_path: Path
 ) -> None:
-    """A test of what is loaded and not of seconds: python -m benchmarks --only commands tells those."""
+    """This test checks the loaded packages. `python -m benchmarks --only commands` measures the seconds."""
     asked = subprocess.run(
         [sys.executable, "-c", LOADED, *arguments],
         cwd=ROOT,
@@ -88,7 +88,7 @@ def test_a_limit_that_is_no_number_of_runs_is_wrong_usage(limit: str, tmp_path: 
     assert asked.returncode == 2 and "--limit" in asked.stderr and "Traceback" not in asked.stderr
 
 
-# ---------------------------------------- over a store
+# ---------------------------------------- with a store
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def home(tmp_path: Path, new_store: Callable[[Path], Path], monkeypatch: pytest.
 
 
 def tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit status, output and error output of a command, in this process."""
+    """Run a command in this process. Return its exit status, output and error output."""
     monkeypatch.setattr("sys.argv", ["rewardflow", *arguments])
     with pytest.raises(SystemExit) as ended:
         command_line.main()

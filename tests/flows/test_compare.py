@@ -1,4 +1,4 @@
-"""What must be true of comparing recipes and of smoke runs, as a user calls them: the command, the store, the plot."""
+"""Tests of `rewardflow compare` and of smoke runs: the printed lines, the tracking store and the plot."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.support.tiny_models import NO_VLLM
 pytestmark = pytest.mark.slow
 
 CHEAP = ("evaluation.problems=2", "evaluation.samples=2", "warm_start.steps=1", "reward_model.fit.steps=1")
-"""What makes a smoke run smaller yet."""
+"""Overrides that make a smoke run even smaller."""
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +25,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def configured(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries of the tests go to the store of the comparison."""
+    """Configure the store of the comparison for the queries of the tests."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     store.configure(home)
 
 
 @pytest.fixture(scope="module")
 def said(project: Project, home: Path) -> str:
-    """What comparing a method that samples with one that does not, over two seeds, prints."""
+    """Compare a method that samples with one that does not, over two seeds. Return the output."""
     cheap = [word for setting in CHEAP for word in ("--set", setting)]
     ended = rewardflow(
         project.folder, "compare", "rloo", "dpo", "--seeds", "2", "--smoke", *cheap, **project.settings(home)
@@ -64,7 +64,7 @@ def test_methods_get_as_many_completions_in_rounds_of_their_own_size(said: str) 
     (run,) = set(re.findall(r"/runs/([0-9a-f]{32})", said))
     rows = records.read_table(run, "comparison.json")
     costs = [(row["method"], row["rounds"], row["completions"], row["updates"]) for row in rows]
-    assert costs == [("rloo", 1, 16, 1), ("dpo", 2, 16, 2)]  # 4 prompts each, of 4 completions and of 2
+    assert costs == [("rloo", 1, 16, 1), ("dpo", 2, 16, 2)]  # 4 prompts a round, with 4 or 2 completions each
     assert all(float(row["tokens"]) > 0 for row in rows)
 
 
@@ -86,6 +86,7 @@ def test_each_training_is_a_child_run_with_its_recipe_and_no_policy_is_registere
         assert left == {f"recipe/{method}.yaml", "recipe/overrides.txt"}
 
 
+@pytest.mark.rotating(of=4)
 def test_what_is_wrong_is_one_line_before_anything_starts(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +102,7 @@ def test_what_is_wrong_is_one_line_before_anything_starts(
 
 
 ON_VLLM = ("--set", "engine.name=vllm")
-"""vLLM's attention on a CPU needs heads of 32 numbers; a smoke run's are smaller."""
+"""Override that selects vLLM. Its attention on a CPU needs heads of 32 numbers, as a smoke run has them."""
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ ON_VLLM = ("--set", "engine.name=vllm")
 def test_a_smoke_run_goes_through_every_step_and_learns(
     project: Project, new_store: Callable[[Path], Path], tmp_path: Path, recipe: str, overrides: tuple[str, ...]
 ) -> None:
-    """With vLLM from the first round to the gate: the engine that recipes have."""
+    """A smoke run uses transformers by default. One case uses vLLM, as other runs do, from start to gate."""
     own = project.settings(new_store(tmp_path))
     ended = rewardflow(project.folder, "run", recipe, "--smoke", *overrides, **own)
     assert ended.returncode == 0, ended.stdout + ended.stderr

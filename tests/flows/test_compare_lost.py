@@ -1,4 +1,4 @@
-"""A comparison in which a training did not learn says which, and ends with the status of such a run."""
+"""Tests of a comparison in which a training did not learn: it names the training and ends with status 3."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ COSTS = [TrainingCost(8, 64, 8, 1.0, 100.0)] * 2
 
 
 def trained(**links: str) -> SimpleNamespace:
-    """A training whose fine-tuning left these links."""
+    """Return a training whose fine-tuning recorded these links."""
     made = StepResult(
         step="fine_tune", key="k", folder="", digest="d", headline="", metrics={}, run_id="", seconds=0.0, links=links
     )

@@ -1,4 +1,4 @@
-"""What the table of a comparison says that a method cost, against what its rounds tell."""
+"""Tests of a method's cost in the table of a comparison, with given journals of its rounds."""
 
 from flows.compare import cost_of
 from models.recipes.comparison import contenders
@@ -8,7 +8,7 @@ BUDGET = 5120
 
 
 def journal(completions: list[int]) -> list[JournalRow]:
-    """A row for each round, with what it sampled, in two seconds at ten tokens a second."""
+    """Return a row for each round, with its completions; a round takes two seconds at ten tokens a second."""
     measured = {"seconds/round": 2.0, "speed/round": 10.0}
     return [
         JournalRow(step, 0, measured | {"rollouts/completions": float(drawn)})
@@ -19,7 +19,7 @@ def journal(completions: list[int]) -> list[JournalRow]:
 def test_where_rounds_draw_further_prompts_the_table_tells_what_was_drawn_and_not_what_was_granted() -> None:
     _, dapo = contenders(["grpo", "dapo"], [], 2, "sampled_accuracy", budget=BUDGET)
     cost = cost_of(dapo, [journal([800, 900, 1000]), journal([1000, 1100, 1200, 600, 500])])
-    assert (cost.rounds, cost.completions) == (4, 3550)  # the mean of 3 and 5 rounds, of 2,700 and 4,400
+    assert (cost.rounds, cost.completions) == (4, 3550)  # means: of 3 and 5 rounds, of 2,700 and 4,400
     assert cost.updates == 4 * 4  # four minibatches in each round
     assert (cost.seconds, cost.tokens) == (8.0, 80.0)
 

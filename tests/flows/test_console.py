@@ -1,4 +1,4 @@
-"""What reaches the terminal: the steps' own lines, warnings, and each error once."""
+"""Tests of what is printed on the terminal: the lines of the steps, warnings, and each error once."""
 
 import logging
 from pathlib import Path
@@ -17,7 +17,7 @@ OURS = str(Path(__file__).resolve().parents[2] / "tasks" / "evaluate.py")
 def shown(
     text: str, level: int = logging.INFO, file: str = ENGINE, error: Exception | None = None, reported: bool = True
 ):
-    """Whether a record that Prefect's loggers hand on reaches the terminal."""
+    """Return whether a record of Prefect's loggers reaches the terminal."""
     trace = (type(error), error, None) if error else None
     record = logging.LogRecord("prefect.flow_runs", level, file, 1, text, (), trace)
     _WithoutTraceback().filter(record)
@@ -53,5 +53,5 @@ def test_any_other_error_is_shown() -> None:
 
 def test_after_an_interrupt_nothing_of_prefect_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown("Crash detected! Execution was aborted", logging.ERROR)
-    monkeypatch.setattr(interrupt, "asked", lambda: interrupt.signal.SIGINT)
+    monkeypatch.setattr(interrupt, "received_signal", lambda: interrupt.signal.SIGINT)
     assert not shown("Crash detected! Execution was aborted", logging.ERROR)

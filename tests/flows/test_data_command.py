@@ -1,4 +1,4 @@
-"""`rewardflow data add`: one command from a user's file to a run that a commit holds."""
+"""Tests of `rewardflow data add`, which commits a user's file and prints the command that trains on it."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from project import Project, rewardflow
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=5)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=8)]
 SOMEBODY = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")

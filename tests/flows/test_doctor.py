@@ -1,4 +1,4 @@
-"""What must be true of the doctor: it tells a well machine from a sick one, and says what mends it."""
+"""Tests of `rewardflow doctor`: it finds faults of a machine, prints a remedy for each, and changes nothing."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""`rewardflow evaluate --strategy` over real services: a policy beside a partner that is not itself, and bad lines."""
+"""Tests of `rewardflow evaluate --strategy`: a policy with another policy as its partner, and wrong arguments."""
 
 import io
 import json
@@ -30,13 +30,13 @@ FEW = "--set evaluation.problems=6 --set evaluation.samples=4 --set 'evaluation.
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A policy, and a partner that says the first action of any it could."""
+    """Make the folders of a policy and of a partner that draws its tokens uniformly."""
     folder = tmp_path_factory.mktemp("players")
     kind = load_recipe(RECIPE).policy.tokenizer
     own = make_scene("kuhn_poker", kind, folder / "own").start
     partner = load_causal_model(own, torch.float32)
     for parameter in partner.parameters():
-        parameter.data.mul_(0.0)  # every token is as likely as any: mostly no action at all
+        parameter.data.mul_(0.0)  # every token is equally likely: it seldom writes an action
     save_model_folder(partner, load_tokenizer(own), folder / "partner")
     return {"own": own, "partner": folder / "partner"}
 
@@ -129,7 +129,7 @@ def test_what_is_wrong_with_the_command_is_one_line_before_anything_starts(
     with pytest.raises(SystemExit) as ended, redirect_stderr(said):
         monkeypatch.setattr(sys, "argv", ["rewardflow", "evaluate", *given])
         main()
-    for number, handler in handlers.items():  # those of a command would end the tests without a report
+    for number, handler in handlers.items():  # the command's handlers would end the tests without a report
         signal.signal(number, handler)
     assert ended.value.code == 1
     lines = said.getvalue().strip().splitlines()

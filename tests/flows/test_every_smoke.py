@@ -1,4 +1,4 @@
-"""Every recipe's smoke through the command line, from its data to its verdict, in one process and state folder."""
+"""Tests of each recipe's smoke run by the command line, from data to verdict, in one process and state folder."""
 
 import shutil
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ DATA = {
     "hh": {"data.path": "hh_harmless_pairs.jsonl"},
     "humaneval": {"data.path": "humaneval.jsonl"},
 }
-"""Recipes that read a user's files."""
+"""Recipes that read a user's files, with the settings that name these files."""
 RECIPES = sorted({file.stem for file in method_files()} - set(EXTRA_SETS))
 
 
 @pytest.fixture(scope="module")
 def smokes(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Smokes]:
-    """All in one process and one state folder, where a user's runs are too: what they share is made once."""
+    """Make one process with one state folder for all smoke runs, so that shared results are made only once."""
     folder = tmp_path_factory.mktemp("smokes")
     running = Smokes(project.folder, environment(**project.settings(folder / "home")), folder)
     yield running
@@ -42,7 +42,7 @@ def test_the_smoke_of_a_recipe_goes_through(name: str, smokes: Smokes, request: 
     ended = smokes.run(name, *(part for key, file in files.items() for part in ("--set", f"{key}={place / file}")))
     assert ended.status in (0, 3), ended.said
     assert "Traceback" not in ended.said
-    if load_recipe(name).schedule is not None:  # one that ends before the loop judges nothing
+    if load_recipe(name).schedule is not None:  # a recipe without the loop has no verdict
         assert "\nverdict " in ended.said
     if ended.status == 3:
         assert "collapsed" in ended.said, "a smoke always changes the weights"

@@ -1,4 +1,4 @@
-"""The tests of environments whose packages are extras, run with the real packages, each from its own lock."""
+"""Tests of environments whose packages are extras: their own tests run with the real packages of their locks."""
 
 import subprocess
 from pathlib import Path

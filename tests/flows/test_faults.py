@@ -1,7 +1,7 @@
-"""Faults in a run, injected for real: nothing is lost, nothing half-written, one clear line, and the same weights.
+"""Tests of real faults injected into a run: one clear line, nothing lost or half-written, and the same weights.
 
-Here what happens to processes, to rewards and to the data; test_faults_of_files.py and test_service_faults.py have the
-others. `make faults` runs all of them and writes docs/faults.md.
+This file has the faults of processes, rewards and data; test_faults_of_files.py, test_faults_of_engines.py and
+test_service_faults.py have the others. `make faults` runs all of them and writes docs/faults.md.
 """
 
 import re
@@ -27,7 +27,7 @@ MOMENTS = {
     "in the evaluation": "store/evaluate/*",
     "in the promotion": "store/promote/*",
 }
-"""When the flow is killed: once something of this name is in the state folder."""
+"""Moments at which the flow is killed: as soon as a path that matches the pattern is in the state folder."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -118,9 +118,9 @@ def test_data_that_changed_between_kill_and_resume_begin_anew(scene: Scene, tmp_
     line = line_in(said, "starts again: the training that was cut off after round . has changed since: the data were ")
     assert list((killed / "checkpoints").glob("round_*")), "they wait for the data that they are of"
     assert scene.finish(home).count("going on from the checkpoint after round") == 1
-    for result in home.glob("store/fine_tune/*/result.json"):  # of the other data
+    for result in home.glob("store/fine_tune/*/result.json"):  # results of the other data
         if result.parent != killed:
             shutil.rmtree(result.parent)
-    made = made_in(home)  # the registry has the other data's model too
+    made = made_in(home)  # the registry also has the model of the other data
     assert scene.made is not None and (made.weights, made.rewards) == (scene.made.weights, scene.made.rewards)
     scene.row("the data changed between kill and resume, and back", line, f"{timed(began) - scene.seconds:.0f}")

@@ -1,4 +1,4 @@
-"""A vLLM process that dies while it generates, for real. See test_faults.py."""
+"""Test of a real vLLM process that is killed while it generates. See test_faults.py."""
 
 import time
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.support.tiny_models import NO_VLLM
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 
 PLACED = ["--set", "engine.name=vllm", "--set", "placement.engines=1", "--set", "rollouts.max_tokens=48"]
-"""vLLM in a process of its own, and completions long enough to be caught in their midst."""
+"""vLLM in a separate process, with completions long enough to be interrupted."""
 
 
 @NO_VLLM
@@ -33,10 +33,10 @@ def test_a_vllm_process_killed_while_it_generates_is_started_anew_and_its_step_m
 
 
 def _generating(pid: int) -> psutil.Process | None:
-    """The process of an engine that generates at this moment: Ray titles a process with what it does."""
+    """Return the process of an engine that is generating now. Ray puts the current call into the title of a process."""
     for process in psutil.Process(pid).children(recursive=True):
         try:
-            if any(part.startswith("ray::") and part.endswith(".each") for part in process.cmdline()):
+            if any(part.startswith("ray::") and part.endswith(".complete") for part in process.cmdline()):
                 return process
         except psutil.Error:  # it has just ended
             continue

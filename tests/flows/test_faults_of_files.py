@@ -1,4 +1,4 @@
-"""Faults of disks and files under a run, injected for real. See test_faults.py."""
+"""Tests of real faults of disks and files during a run. See test_faults.py."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 
 @pytest.fixture
 def small_disk(scene: Scene) -> Iterator[Path]:
-    """A state folder on a file system of its own."""
+    """Make a state folder on a small separate file system. Skip the test if none can be mounted."""
     home = scene.home()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", home], capture_output=True)
     if mounted.returncode:
@@ -30,7 +30,7 @@ def small_disk(scene: Scene) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Leave no byte free; returns the file that takes them."""
+    """Fill the disk to the last byte. Return the file that fills it."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (2**20, 2**12, 1):
@@ -75,7 +75,7 @@ def flip(file: Path) -> None:
 
 
 def cut(file: Path) -> None:
-    """Leave the first half of a file."""
+    """Cut a file to its first half."""
     os.truncate(file, file.stat().st_size // 2)
 
 

@@ -1,4 +1,4 @@
-"""The form of a deployment in Prefect: recipes by name, and a run whose override is wrong ends with the one line."""
+"""Test of a deployment's form in Prefect: it lists the recipes, and a run with a wrong override fails in one line."""
 
 import urllib.error
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Servers that the environment names are used and left alone; the pages of ours work on any port."""
+"""Tests of servers that environment variables name: they are used and not ended. Our own pages work on any port."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ deployments:
 
 @pytest.fixture
 def named(servers: Pair, monkeypatch: pytest.MonkeyPatch) -> Pair:
-    """The session's servers as a user's own, named by the environment."""
+    """Name the session's servers in the environment, as a user does with servers of their own."""
     monkeypatch.setenv("PREFECT_API_URL", f"{servers.prefect}/api")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", servers.mlflow)
     return servers
@@ -47,7 +47,7 @@ def test_servers_that_the_user_names_are_used_and_none_is_started(named: Pair, t
         }
         assert running_servers(tmp_path) == {} and not (tmp_path / "logs").exists()
         assert end_servers(tmp_path) == []
-    assert ask(f"{named.prefect}/api/health") is True  # leaving does not end what is not ours
+    assert ask(f"{named.prefect}/api/health") is True  # the user's server still runs
     assert page_address(tmp_path, "mlflow") == named.mlflow
 
 

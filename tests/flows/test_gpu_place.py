@@ -1,4 +1,4 @@
-"""The one place on the GPU, on a real Prefect server: held as long as an engine that takes its memory may be open."""
+"""Tests of the only slot of a host's GPU, on a real Prefect server: it is held while an engine may use its memory."""
 
 import os
 import select
@@ -40,16 +40,16 @@ def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(servers:
             assert held() == 1
         assert held() == 0
         with shared_engine():
-            assert held() == 0  # nobody asked for an engine yet
+            assert held() == 0  # no engine was requested yet
             for _ in range(2):
                 with engine_place(), borrowed_engine(base, ENGINE, **LIMITS):
                     assert held() == 1
-                assert held() == 1  # the engine's memory is still taken
+                assert held() == 1  # the engine still has its memory
         assert held() == 0
 
 
 def held() -> int:
-    """Slots of this host that are taken."""
+    """Return the number of slots of this host that are in use."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -67,7 +67,7 @@ with gpu_slot():
 
 @pytest.mark.slow
 def test_the_slot_of_a_killed_process_is_given_back_by_who_comes_next(servers: Pair, tmp_path: Path) -> None:
-    """Not the slot of a process that lives; and what a kill left half-written is no hindrance."""
+    """The slot of a live process is kept, and a half-written file of a killed process does not prevent the release."""
     from prefect.concurrency._sync import release_concurrency_slots_with_lease as release
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -109,7 +109,7 @@ def test_a_folder_of_leases_that_another_could_write_to_is_not_used(
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(tmp_path / "elsewhere")
     assert left_leases.folder_of_user() is None
-    with left_leases.kept(uuid4(), "here", None):
+    with left_leases.recorded_lease(uuid4(), "here", None):
         assert left_leases.give_back("here", None, lambda lease: None) == 0
 
 
@@ -124,7 +124,7 @@ with of_host(Path(sys.argv[1])):
 
 
 def test_the_lock_of_a_host_holds_between_processes_and_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
-    """Also of a user who may not write the file."""
+    """The file is read-only: a user without permission to write it can lock it too."""
     (tmp_path / LOCK).touch(mode=0o444)
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     first, second = (

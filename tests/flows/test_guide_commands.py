@@ -1,4 +1,4 @@
-"""Every command in the guide is one that its program takes: commands, options, recipes, overrides, targets, files."""
+"""Every command in the guide is valid: its options, recipes, overrides, make targets and files exist."""
 
 import argparse
 import re
@@ -23,15 +23,15 @@ from tests.support.guide import PAGES, ROOT, Line, lines, parse, spans
 TARGETS = dict(
     re.findall(r"^([a-z-]+):(?!=)[^\n]*\n((?:\t[^\n]*\n)*)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 )
-"""Target of the Makefile -> its recipe."""
+"""Shell commands of each target of the Makefile."""
 VARIABLES = set(re.findall(r"^([A-Z]+) \??:?=", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 OF_RECIPES = {"run": 1, "plan": 1, "compare": 99}
-"""Commands whose first arguments are recipes, and how many at most."""
+"""Commands whose first arguments are recipes, with the largest number of recipes."""
 PLACEHOLDERS = re.compile(r"RECIPE|STRATEGY|NAME|PATH|\.\.\.|[A-Z]+=?[A-Z]*$")
 
 
 class Wrong(Exception):
-    """What a program says of a command that it does not take."""
+    """Raised when a program does not accept a command; the message gives the reason."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +40,8 @@ def at_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_rewardflow(words: list[str], in_text: bool = False) -> None:
-    """Hold words against the command line, with the recipes and overrides in them."""
-    # Brackets stand around what may be left out, capitals for what a reader puts there, a number for one.
+    """Check words against the command line, with the recipes and overrides in them."""
+    # Square brackets mark optional words. A placeholder in capitals is replaced by a number.
     words = [
         word if word.count("[") == word.count("]") and "=" in word else word.strip("[]")
         for word in words
@@ -60,7 +60,7 @@ def check_rewardflow(words: list[str], in_text: bool = False) -> None:
 
 
 def check_recipes(command: str, arguments: list[str]) -> None:
-    """Load the recipes that a command names with its overrides; what stands for a path of the reader's stays so."""
+    """Load the recipes that a command names, with its overrides. Placeholders are skipped."""
     options = [place for place, word in enumerate(arguments) if word.startswith("-")]
     first = arguments[: options[0] if options else None][: OF_RECIPES.get(command, 0)]
     named = first + [arguments[place + 1] for place in options if arguments[place] in ("--recipe", "-r")]
@@ -76,7 +76,7 @@ def check_recipes(command: str, arguments: list[str]) -> None:
 
 
 def check_make(words: list[str]) -> None:
-    """Hold words against the Makefile; the OPTIONS for the program behind a target against that program."""
+    """Check words against the Makefile, and OPTIONS against the program that the target calls."""
     settings = dict(word.split("=", 1) for word in words if "=" in word)
     if unknown := set(settings) - VARIABLES:
         raise Wrong(f"make: no variable {', '.join(unknown)}")
@@ -95,11 +95,11 @@ def check_make(words: list[str]) -> None:
 
 
 class Parsed(Exception):
-    """A program of ours has read its arguments."""
+    """Raised when a program of this repository has parsed its arguments."""
 
 
 def check_python(words: list[str]) -> None:
-    """`python -m`: a module of ours is there, and so are pytest's files. Or a file of the examples."""
+    """Check that the benchmark module, the test files or the example of a `python` command exist."""
     if words and words[0].startswith("examples/") and (ROOT / words[0]).is_file():
         return
     if words[:1] != ["-m"] or len(words) < 2:
@@ -111,7 +111,7 @@ def check_python(words: list[str]) -> None:
 
 
 def check_arguments(words: list[str]) -> None:
-    """`python -m benchmarks...`, which reads its arguments and is stopped when it has."""
+    """Run `python -m benchmarks...` until it has parsed its arguments."""
     module, arguments = words[1], words[2:]
     read = argparse.ArgumentParser.parse_args
 
@@ -131,7 +131,7 @@ def check_arguments(words: list[str]) -> None:
 
 
 def of_benchmarks() -> Iterator[tuple[Line, list[str]]]:
-    """The lines that start benchmarks, with the words behind `python`."""
+    """Yield the lines that start benchmarks, with the words after `python`."""
     for page in PAGES:
         for line in [*lines(page), *spans(page)]:
             words = line.words
@@ -151,7 +151,7 @@ def of_benchmarks() -> Iterator[tuple[Line, list[str]]]:
 
 @pytest.mark.thorough
 def test_every_benchmark_of_the_guide_takes_its_arguments() -> None:
-    """Apart from the others: to ask the benchmarks is to import torch."""
+    """This test is separate, because parsing the arguments of a benchmark imports torch."""
     asked = list(of_benchmarks())
     assert len(asked) > 10
     for line, words in asked:
@@ -164,7 +164,7 @@ def test_every_benchmark_of_the_guide_takes_its_arguments() -> None:
 
 
 def check_git(words: list[str]) -> None:
-    """Hold the first word against git's own commands."""
+    """Check that the first word is a command of git."""
     if words[:1] == ["-C"]:
         words = words[2:]
     if words[:1] and words[0] not in git_commands():
@@ -178,7 +178,7 @@ def git_commands() -> set[str]:
 
 
 def check_dvc(words: list[str]) -> None:
-    """Hold words against DVC's own parser."""
+    """Check words with DVC's own parser."""
     from dvc.cli import DvcParserError
     from dvc.cli.parser import get_main_parser
 
@@ -190,17 +190,17 @@ def check_dvc(words: list[str]) -> None:
 
 
 def check(line: Line) -> None:
-    """Hold a line of the guide against its program."""
+    """Check a line of the guide against its program."""
     words = line.words
     if line.program == "rewardflow":
         check_rewardflow(words, line.in_text)
-    elif line.program != "python" or words:  # `python` alone: a language
+    elif line.program != "python" or words:  # The word `python` alone is the language.
         checks = {"make": check_make, "python": check_python, "git": check_git, "dvc": check_dvc}
         checks.get(line.program, lambda _: None)(words)
 
 
 def wrong(commands: Iterable[Line]) -> list[str]:
-    """What the programs say of the lines that they do not take, with file and line."""
+    """Return the errors of the lines that their programs do not accept, with file and line."""
     said = []
     for line in commands:
         try:

@@ -1,4 +1,4 @@
-"""The parts that the guide shows are found by their place, and do what the page says."""
+"""The example parts of the guide are found by their folder and behave as the page describes."""
 
 import re
 import subprocess

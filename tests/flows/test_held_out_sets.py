@@ -1,4 +1,4 @@
-"""A held-out set of the user's own: pinned, validated, kept out of the training, answered, judged, and never shown."""
+"""Tests of a user's own held-out set: it is validated, kept out of the training, used by the gate, and never shown."""
 
 import json
 import shlex
@@ -15,7 +15,7 @@ FIELDS = [f"--set={SET}.format=problems", f"--set={SET}.columns={{prompt: questi
 
 
 def history(project: Project, file: Path) -> list[str]:
-    """64 sums, and a prompt of the training as somebody else wrote it down; returns the prompts."""
+    """Write 64 sums and one prompt of the training in capitals, and return the prompts."""
     stolen = pd.read_parquet(project.folder / "data/prepared/arithmetic/problems_train.parquet").iloc[0]
     rows = [{"question": f"{a} + {b} + 0", "answer": str(a + b)} for a in range(1, 9) for b in range(1, 9)]
     rows.append({"question": stolen["prompt"].upper() + " ", "answer": stolen["answer"]})
@@ -23,6 +23,7 @@ def history(project: Project, file: Path) -> list[str]:
     return [row["question"] for row in rows]
 
 
+@pytest.mark.thorough  # a whole run of the flow: a minute and a half
 def test_a_set_is_pinned_kept_out_of_the_training_judged_by_and_never_shown(
     project: Project, first: Ran, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""What keeps the house in order: the walls between the layers, the package, the locks, and what may stand in a file."""
+"""Tests of the repository: imports between the layers, the built package, the lock files, forbidden text in files."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ SCRIPTS = Path(sys.executable).parent
 
 
 def tracked() -> list[Path]:
-    """Files under version control, and new ones that could be, relative to the checkout; those deleted are left out."""
+    """Return tracked files and new files that git does not ignore, relative to the checkout, without deleted ones."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -26,7 +26,7 @@ def tracked() -> list[Path]:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the package is built from."""
+    """Copy the files that the package is built from, and return the folder."""
     folder = tmp_path_factory.mktemp("copy")
     for path in tracked():
         if path.parts[0] in ("flows", "tasks", "models", "pyproject.toml", "README.md"):
@@ -40,7 +40,7 @@ def test_the_folder_mlflow_holds_no_python() -> None:
 
 
 def test_the_package_holds_all_of_the_three_layers_and_nothing_else(copy: Path, tmp_path: Path) -> None:
-    for stray in ("mlflow", "data", "tests"):  # even where somebody makes packages of them
+    for stray in ("mlflow", "data", "tests"):  # even if these folders are packages
         (copy / stray).mkdir()
         (copy / stray / "__init__.py").touch()
     build = f"from setuptools import build_meta; print(build_meta.build_wheel({str(tmp_path)!r}))"
@@ -59,7 +59,7 @@ def test_the_walls_between_the_layers_stand() -> None:
 
 
 def test_every_broken_wall_is_noticed(copy: Path) -> None:
-    """Each in a file of its own, all in one look: reading the imports of three layers takes seconds."""
+    """Each broken import has its own file. All are checked in one call, because the linter takes seconds."""
     broken = {
         "models.stray_a -> tasks": "import tasks",
         "tasks.stray_a -> flows.runtime.environment": "from flows.runtime import environment",
@@ -92,14 +92,14 @@ def test_no_file_is_two_rooms() -> None:
 
 
 def test_what_tests_share_has_a_name_of_its_own() -> None:
-    """pytest puts every folder of tests on the path: of two files of one name, whoever comes second gets the first."""
+    """pytest puts every folder of tests on the path, so the second of two files with one name cannot be imported."""
     names = [path.name for path in tracked() if path.parts[0] == "tests" and path.suffix == ".py"]
     several = {name for name in names if names.count(name) > 1}
     assert several <= {"conftest.py", "__init__.py"}
 
 
 def test_the_project_names_no_registry_and_no_folder_of_one_machine() -> None:
-    # Written in pieces, so that this file does not hold them.
+    # The names are split, so that this file does not contain them.
     hosts = ["py" + "pi.org", "python" + "hosted", "download." + "pytorch", "conda." + "anaconda"]
     pattern = re.compile("|".join([*map(re.escape, hosts), r"(?<![\w.~/-])/(?:work|root|home/\w+)/"]))
     traces = []

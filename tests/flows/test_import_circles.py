@@ -1,4 +1,4 @@
-"""No two files of the three layers import one another, be it through others or inside a function."""
+"""No two files of the three layers import each other, not even through other files or inside a function."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,19 @@ from running import ROOT
 LAYERS = ("flows", "tasks", "models")
 
 FOR_TYPES_ONLY = [["models.recipes.combinations", "models.recipes.frozen_roles", "models.recipes.schema"]]
-"""Circles that only a type checker walks, as an annotation names what the other file defines; let it become shorter."""
+"""Cycles that exist only for a type checker, because an annotation names a class of the other file. Add no others."""
 
 Graph = dict[str, set[str]]
 
 
 def modules(folder: Path) -> dict[str, Path]:
-    """Dotted name -> file of every module of the layers below `folder`."""
+    """Return the file of every module of the layers below `folder`, by dotted name."""
     files = (file for layer in LAYERS for file in sorted((folder / layer).rglob("*.py")))
     return {".".join(file.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
 
 
 def imports(node: ast.AST, package: str, types: bool) -> Iterator[str]:
-    """Dotted names that are imported anywhere below `node`, at any depth; `types`: by a type checker alone, too."""
+    """Yield the dotted names imported below `node`, at any depth; with `types`, also those only for type checkers."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
@@ -38,19 +38,19 @@ def imports(node: ast.AST, package: str, types: bool) -> Iterator[str]:
 
 
 def graph_of(folder: Path, types: bool = False) -> Graph:
-    """Which modules each module of the layers below `folder` imports."""
+    """Return, for each module of the layers below `folder`, the modules that it imports."""
     known = modules(folder)
     graph: Graph = {}
     for name, file in known.items():
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
         named = imports(ast.parse(file.read_text()), package, types)
-        # `from models.engines import restart` means the module, not the package that holds it.
+        # In a module of `models.engines`, `from models.engines import restart` imports a module, not the package.
         graph[name] = {other for other in named if other in known and other != package}
     return graph
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Modules that reach one another, circle by circle."""
+    """Return the cycles: each is a list of modules that import each other, directly or through others."""
 
     def reached(start: str) -> set[str]:
         seen: set[str] = set()
@@ -76,7 +76,7 @@ def test_no_new_circle_is_there_for_types() -> None:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """Three layers in which nothing imports what imports it."""
+    """Write three layers without a cycle, and return their folder."""
     for file, text in {
         "models/__init__.py": "",
         "models/learn.py": "import torch\n",

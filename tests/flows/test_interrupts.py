@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM at whatever moment: one line, the shells' status, no traceback, no server left, the run KILLED.
+"""Tests of Ctrl-C and SIGTERM: one line, no traceback, the exit status of a shell, no server left, the run KILLED.
 
-The signals go to a whole process group, as a terminal's Ctrl-C does.
+The signals go to a whole process group, as Ctrl-C in a terminal does.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ ENDED = "ended by SIGTERM; the same command continues from the last checkpoint"
 
 @dataclass
 class Ended:
-    """A process group after a signal."""
+    """Result of a process group that received a signal."""
 
     status: int
     seconds: float
-    """From the signal to the end."""
+    """Time from the signal to the end."""
     out: str
     err: str
 
@@ -47,7 +47,7 @@ def signalled(process: subprocess.Popen[str], number: signal.Signals) -> Ended:
 
 
 def servers_of(home: Path) -> list[psutil.Process]:
-    """Temporary Prefect servers over the state folder `home`."""
+    """Return the temporary Prefect servers of the state folder `home`."""
     there = []
     for process in psutil.process_iter():
         try:
@@ -62,7 +62,7 @@ def servers_of(home: Path) -> list[psutil.Process]:
 def assert_one_line(ended: Ended, line: str) -> None:
     assert "Traceback" not in ended.out + ended.err, ended.err
     assert [text for text in ended.err.splitlines() if text.strip()] == [line], ended.err
-    assert ended.seconds < 30  # 71 to 81 s before; under 10 s on a quiet machine
+    assert ended.seconds < 30  # Earlier it took 71 to 81 s; on an idle machine it takes less than 10 s.
 
 
 # ---------------------------------------- a training
@@ -70,9 +70,9 @@ def assert_one_line(ended: Ended, line: str) -> None:
 
 @pytest.fixture
 def training(project: Project, first: Ran, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A run of thousands of rounds with a server of its own, in its first rounds."""
+    """Start a run of thousands of rounds with a temporary server, and yield it in its first rounds."""
     before = set(project.home.glob("store/fine_tune/*"))
-    rounds = f"schedule.rounds={5000 + len(before)}"  # a training that no test has begun
+    rounds = f"schedule.rounds={5000 + len(before)}"  # unique, so that the run does not continue another one
     command = [sys.executable, "-m", "flows.command_line", "run", "tiny", "--set", rounds]
     process = subprocess.Popen(
         command,
@@ -114,7 +114,7 @@ def test_a_training_that_is_interrupted_ends_at_once_with_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     servers = servers_of(project.home)
-    assert len(servers) == 1  # it is there, and in the folder's name
+    assert len(servers) == 1  # The temporary server runs and uses this state folder.
     before = (tmp_path / "err").stat().st_size
     ended = signalled(training, number)
     ended.err = (tmp_path / "err").read_text()[before:]
@@ -128,7 +128,7 @@ def test_a_training_that_is_interrupted_ends_at_once_with_one_line(
     assert (newest.status, steps["fine_tune"]) == ("KILLED", "KILLED")
 
 
-# ---------------------------------------- a small flow, at each moment
+# ---------------------------------------- a small flow, interrupted at different moments
 
 
 def small_flow(home: Path, **extra: str) -> subprocess.Popen[str]:
@@ -181,7 +181,7 @@ def test_an_interrupt_that_a_library_swallows_is_raised_again(moment: str, serve
 def test_a_command_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
     process = small_flow(tmp_path)
     until(process, "server starts")
-    servers = wait_for("its server", lambda: servers_of(tmp_path))  # its environment is its own once it has started
+    servers = wait_for("its server", lambda: servers_of(tmp_path))  # before exec, it has its parent's environment
     signalled(process, signal.SIGKILL)
     assert len(servers) == 1 and not psutil.wait_procs(servers, timeout=20)[1]
 
@@ -198,7 +198,7 @@ SWALLOW = "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(5)\nexc
 
 
 def test_one_ctrl_c_that_arrives_twice_counts_once() -> None:
-    done = handled(SWALLOW + "os.kill(os.getpid(), signal.SIGINT)\nprint(interrupt.asked())")
+    done = handled(SWALLOW + "os.kill(os.getpid(), signal.SIGINT)\nprint(interrupt.received_signal())")
     assert (done.returncode, done.stdout.strip()) == (0, "2"), done.stderr
 
 
@@ -233,7 +233,7 @@ try:
     HAPPENS
     time.sleep(10)
 except KeyboardInterrupt:
-    print(interrupt.asked(), "raised")
+    print(interrupt.received_signal(), "raised")
 time.sleep(0.1)
 print("once")
 """
@@ -250,12 +250,12 @@ def test_what_else_is_dropped_is_still_shown() -> None:
     assert done.returncode == 0 and "ValueError: shown" in done.stderr
 
 
-# ---------------------------------------- what else stops a flow
+# ---------------------------------------- other causes that stop a flow
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 48 MiB."""
+    """Mount a file system of 48 MiB, and yield its folder."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", folder], capture_output=True)
@@ -279,7 +279,7 @@ def test_a_disk_that_becomes_full_in_a_step_stops_the_flow_with_one_line(disk: P
 
 
 def no_space_line(err: str) -> str:
-    """The one line about a full disk that `err` holds, whatever path it names."""
+    """Return the line about a full disk in `err`, with whatever path it contains."""
     named = re.search(r"error: (/\S+: no space left to write it \(0 MiB free\); nothing half-written)", err)
     assert named, err
     return named[1]

@@ -12,7 +12,7 @@ from benchmarks.league.training import train
 from benchmarks.shared.warm_starts import Work
 
 AN_EQUILIBRIUM_OR_NEARLY = 0.05
-"""Antes that the best response wins from the average, a seat; 0.458 from a player who acts by chance."""
+"""Antes per seat that a best response wins against the average policy; against a random player it wins 0.458."""
 
 
 @pytest.mark.thorough

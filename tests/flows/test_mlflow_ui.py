@@ -1,4 +1,4 @@
-"""What a reviewer sees: a run of ours in the real MLflow UI, opened in a real browser.
+"""Tests of the pages that a reviewer sees: a run of this project in the real MLflow UI, opened in a real browser.
 
 Screenshots are kept in screenshots/ of the checkout.
 """
@@ -49,7 +49,7 @@ DIGEST = "d41d8cd98f00b204e9800998ecf8427e.dir"
 
 
 def reviewed_run(journal: Path) -> tuple[str, str]:
-    """A flow run as the pipeline leaves it, and its child with the curves; returns both ids."""
+    """Write a flow run as the pipeline does, with a child run that has the curves, and return both ids."""
     chance = random.Random(0)
     flow = runs.open_flow_run(
         "rewardflow",
@@ -121,7 +121,7 @@ def reviewed_run(journal: Path) -> tuple[str, str]:
 
 
 def registered_model(step: str) -> str:
-    """A LoggedModel of the step, measured and registered; returns its id."""
+    """Register a LoggedModel of the step with one metric, and return its id."""
     client = store.client()
     model = client.create_logged_model("1", name="policy", source_run_id=step)
     client.finalize_logged_model(model.model_id, "READY")
@@ -133,7 +133,7 @@ def registered_model(step: str) -> str:
 
 
 def row(step: str, seconds: float, reused: bool, headline: str) -> StepResult:
-    """Of the table of steps."""
+    """Return a row of the table of steps."""
     return StepResult(
         step=step, name=step, key="", digest="", headline=headline, metrics={}, run_id="", seconds=seconds, folder="",
         reused=reused,
@@ -179,7 +179,7 @@ def review() -> description.RunDescription:
 
 @pytest.fixture(scope="module")
 def ui(tmp_path_factory: pytest.TempPathFactory):
-    """Address of a real MLflow server over a store with one run, and the ids of that run and its child."""
+    """Start an MLflow server over a store with one run. Yield its address and the ids of the run and its child."""
     home = tmp_path_factory.mktemp("reviewed")
     uri = store.configure(home).uri
     flow, step = reviewed_run(home / "metrics.jsonl")
@@ -231,7 +231,7 @@ def test_the_description_opens_with_the_verdict_and_goes_on_to_the_worst_samples
     pages.keep("run")
     pages.wait_for_elements("[data-component-id$=show_comment_text_toggle]")[0].click()
     pages.wait_for("better than the champion", "Three worst samples", "7 - 9 = 2 ; 2 * 2 = 4 ; #### 4", "0.912")
-    pages.wait_for("<b>bold</b>")  # a model's text is text
+    pages.wait_for("<b>bold</b>")  # HTML in a completion is shown as text
     tables = pages.wait_for_elements("table", 3)
     assert any("reused" in table.text for table in tables)
     pages.keep("description")
@@ -260,7 +260,7 @@ def test_the_data_docs_are_drawn_whole_inside_mlflow(ui, pages):
     try:
         pages.wait_for("Data Docs: arithmetic", "problems_train.parquet", "the answer is empty", "1 rows")
         lead = pages.wait_for_elements(".failed")[0]
-        assert lead.value_of_css_property("color") == "rgba(201, 42, 42, 1)"  # its style came with it
+        assert lead.value_of_css_property("color") == "rgba(201, 42, 42, 1)"  # the page has its style sheet
     finally:
         pages.driver.switch_to.default_content()
     pages.keep("data_docs")

@@ -1,4 +1,4 @@
-"""What must be true of the trigger: data that no training has read start one, by Prefect's server, and no other do."""
+"""Tests of the trigger: new data start a training through Prefect's server, and data that were used before do not."""
 
 from pathlib import Path
 from typing import Any

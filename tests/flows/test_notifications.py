@@ -1,4 +1,4 @@
-"""What a flow tells people: that they hear of it, and that nothing hangs on whether they do."""
+"""Notifications of a flow: decisions and failures are sent once, and an unreachable receiver does not stop a flow."""
 
 import logging
 import os

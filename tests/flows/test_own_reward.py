@@ -1,4 +1,4 @@
-"""A person's own reward in a whole run: its file is part of what the run is, and a changed file makes another run."""
+"""A user's own reward in a whole run: its file is recorded with the run, and a changed file gives a new training."""
 
 import subprocess
 from pathlib import Path

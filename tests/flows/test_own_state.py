@@ -1,4 +1,4 @@
-"""What the tests themselves must not do: leave state in the checkout, or see what another process left."""
+"""Tests of the test session: it leaves no state in the checkout, and every process has a state folder of its own."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from flows.runtime.environment import state_folder
 
 
 def test_flows_that_are_imported_by_tests_keep_their_state_out_of_the_checkout() -> None:
-    import flows.train  # noqa: F401 - which chooses where Prefect lives
+    import flows.train  # noqa: F401 - sets Prefect's folder
 
     for folder in (state_folder(), *(Path(value) for name, value in os.environ.items() if name == "PREFECT_HOME")):
         assert folder.is_dir() and not folder.is_relative_to(ROOT)
@@ -42,7 +42,7 @@ sys.addaudithook(seen)
     "module", ["train", "compare", "refresh_data", "evaluate_champion", "runtime.console", "schedule.schedule"]
 )
 def test_where_prefect_lives_is_settled_before_whatever_is_imported_first_imports_prefect(module: str, tmp_path: Path):
-    """By the package, so that no file of it has to set anything before its imports."""
+    """The package `flows` sets Prefect's folder, so that its modules have nothing to set before their own imports."""
     code = f"{LOOK}\nimport flows.{module}\nimport prefect"
     said = subprocess.check_output(
         [sys.executable, "-c", code], cwd=tmp_path, text=True, env={**shell(), "PYTHONPATH": str(ROOT)}

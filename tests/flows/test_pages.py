@@ -1,4 +1,4 @@
-"""What the pages of the guide point to is there, and the files that they show are the files themselves."""
+"""Links in the guide lead to existing files and headings, and code shown in the guide is identical to the source."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ SHOWN = re.compile(r"^\[([^]]+)\]\([^)]+\):\n\n```(?:python|yaml)\n(.*?)^```$", 
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that a page's headings can be linked by, as GitHub makes them."""
+    """Return the anchors of a page's headings, formed as on GitHub."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""The commands of a review by people, from two trained versions to a reward model that learned from the answers."""
+"""Commands of a review by people: two trained versions are compared, and a reward model learns from the answers."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ BOTH = ("--set", "data.format=kinds")
 
 
 def answer(server: str, trace: str, value: str, who: str) -> None:
-    """What MLflow's review page sends."""
+    """Send an answer as MLflow's review page does."""
     assessment = {
         "assessment_name": "preference",
         "trace_id": trace,

@@ -1,4 +1,4 @@
-"""What a thing is called says what it is: `found`, `one` and `told` are no names where there is a noun."""
+"""Names in the code are nouns: the words in `NO_NOUNS` are not used as names."""
 
 import ast
 import subprocess
@@ -9,11 +9,11 @@ from running import ROOT
 
 NO_NOUNS = {"found", "one", "told"}
 HELD = ("models", "tasks", "flows", "benchmarks", "tests")
-"""What is looked at, as git names paths."""
+"""Folders that are checked, as git writes their paths."""
 
 
 def names_in(source: str) -> Iterator[tuple[int, str]]:
-    """Every name that Python source gives to something, with its line: variables, parameters, functions, attributes."""
+    """Yield the names of variables, parameters, functions, classes, attributes and imports, each with its line."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
@@ -25,7 +25,7 @@ def names_in(source: str) -> Iterator[tuple[int, str]]:
 
 
 def files_of(held: str) -> list[Path]:
-    """Python files of `held` that are under version control, or could be."""
+    """Return the Python files of `held` that git tracks or does not ignore."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", held]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [Path(line) for line in listed.stdout.splitlines() if line.endswith(".py") and (ROOT / line).is_file()]

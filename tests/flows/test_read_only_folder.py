@@ -1,6 +1,6 @@
-"""A state folder that cannot be written: what only looks works in it, everything else is one line and starts nothing.
+"""A state folder that cannot be written: commands that only read work, all others fail with one line and start nothing.
 
-A mount, for tests run as root too: permissions do not hold root back.
+The folder is mounted read-only, because file permissions do not restrict root.
 """
 
 import os
@@ -20,7 +20,7 @@ from tasks.tracking import runs, store
 def read_only(
     tmp_path: Path, new_store: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Path, str]]:
-    """The state folder, seen through a mount that takes no writes, and the one run in it."""
+    """Mount a state folder read-only. Yield the mount and the id of the only run in it."""
     home, seen = new_store(tmp_path / "home"), tmp_path / "seen"
     run = runs.open_flow_run("tiny", "train tiny")
     runs.close_run(run)

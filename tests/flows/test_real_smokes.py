@@ -1,4 +1,4 @@
-"""The smokes of the recipes for real models, on a tiny base of their architecture, from their data to their verdict."""
+"""Smoke runs of the recipes for real models, from data to verdict, on a tiny base model of the same architecture."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""A run whose recipe the repository does not hold is of no commit, whatever is checked out in the working directory."""
+"""A run with a recipe from outside of the repository is not pinned: its commit is marked as dirty."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`rewardflow reproduce` from outside: a fresh clone makes the same weights again, and leaves everything as it was."""
+"""`rewardflow reproduce` as a command: a fresh clone trains the same weights, without a new run or version."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     origin, clone = make_project(tmp_path / "origin"), tmp_path / "clone"
     home = origin / ".rewardflow"
     settings = {"OMP_NUM_THREADS": "1", "REWARDFLOW_HOME": str(home), "PREFECT_API_URL": f"{servers.prefect}/api"}
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # stages call python
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # DVC's stages call python
     dvc = [sys.executable, "-m", "dvc", "repro", "--quiet"]
     subprocess.run(dvc, cwd=origin, env={**os.environ, "PATH": beside}, check=True)
     subprocess.run(["git", "add", "--all"], cwd=origin, check=True)
@@ -85,7 +85,7 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     assert registry.facts_of(version)[tags.REPRODUCED].startswith("identical to the bit, ")
     assert "### Trained again\n\nidentical to the bit, " in version.description
 
-    # Files that were changed since are refused. Registered with one other weight, the version is compared with it.
+    # Changed files are refused. If the changed weights are recorded as the version's, the comparison reports it.
     folder = registry.fetch(version.uri)
     import torch
     from safetensors.torch import load_file, save_file

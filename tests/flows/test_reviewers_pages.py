@@ -1,4 +1,4 @@
-"""Every page that a reviewer is sent to, of a small project in which all of it has happened, in a real browser."""
+"""Tests of every page that a reviewer is sent to, in a real browser, for a small project with all kinds of events."""
 
 import json
 import re
@@ -33,18 +33,18 @@ HAPPENED = (
 
 @dataclass(frozen=True)
 class Reviewed:
-    """A project in which a champion was approved, another candidate judged, people asked, and the champion watched."""
+    """A project with an approved champion, a second candidate, a review queue, and an evaluation of the champion."""
 
     folder: Path
     mlflow: str
     prefect: str
     said: dict[str, str]
-    """What each command printed."""
+    """Output of each command."""
     night: str
     """Prefect's id of the run that evaluated the champion."""
 
     def run_of(self, words: str) -> str:
-        """The MLflow run that a command printed."""
+        """Return the id of the MLflow run that a command printed last."""
         return re.findall(r"/runs/([0-9a-f]{32})", self.said[words])[-1]
 
 
@@ -54,7 +54,7 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     listener = Listener()
     with ExitStack() as ended:
         ended.callback(listener.close)
-        # automations are put up where Prefect's server is still there when the schedule is gone
+        # Automations are created only if Prefect's server continues to run after the schedule has ended.
         home = folder / ".rewardflow"
         home.mkdir()
         servers = start_pair(home)
@@ -84,7 +84,7 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
 
 
 def deployment(api: str, name: str) -> str:
-    """Prefect's id of a deployment."""
+    """Return Prefect's id of a deployment."""
     (row,) = ask(f"{api}/deployments/filter", {"deployments": {"name": {"any_": [name]}}})
     return str(row["id"])
 

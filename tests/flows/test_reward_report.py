@@ -1,4 +1,4 @@
-"""A reward model that its report speaks against ends the run before anything is trained on it; the command says why."""
+"""A reward model with a bad report stops the run before reinforcement learning; `reward-report` gives the reason."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_distrusted_reward_model_stops_the_run_and_the_command_shows_the_same(
     metrics = made.data.metrics
     for name in ("pair_accuracy", "best_of_4", "moved/repeated"):
         assert float(values[name]) == pytest.approx(metrics[f"reward_report/{name}"], abs=1e-4)
-    assert float(values["agreement_0"]) >= 0.5  # with itself; the same scores tie
+    assert float(values["agreement_0"]) >= 0.5  # The model is compared with itself; equal scores are ties.
 
     for words, named in (("nobody/1", "nobody"), ("arithmetic-smoke-reward-model/1 --policy nowhere", "nowhere")):
         ended = type_in([f"rewardflow reward-report {words}"], project.folder, **settings)

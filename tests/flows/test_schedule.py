@@ -1,4 +1,4 @@
-"""What must be true of the schedule, on a real Prefect server."""
+"""Tests of the schedule on a real Prefect server: deployments, overlapping and missed runs, shutdown, wrong files."""
 
 import subprocess
 import sys
@@ -77,13 +77,13 @@ def served(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def deployments(servers: Pair) -> dict[str, dict[str, Any]]:
-    """Name -> deployment of the toy's flow; other tests have deployments of their own on these servers."""
+    """Return the deployments of the toy flow by name. Other tests have deployments on the same servers."""
     only = {"flows": {"name": {"any_": ["wait"]}}}
     return {deployment["name"]: deployment for deployment in ask(f"{servers.prefect}/api/deployments/filter", only)}
 
 
 def start_run(servers: Pair) -> str:
-    """A run of the nightly toy that is due now; its id."""
+    """Create a run of the nightly toy that is due now, and return its id."""
     create = f"{servers.prefect}/api/deployments/{deployments(servers)['nightly']['id']}/create_flow_run"
     return ask(create, {"state": {"type": "SCHEDULED"}})["id"]
 
@@ -108,7 +108,7 @@ def test_the_yaml_is_what_is_served(servers: Pair, served: Served) -> None:
 
 @pytest.mark.slow
 def test_prefects_server_writes_down_the_runs_that_come_due(servers: Pair) -> None:
-    """It does so by itself, and where its packages do not fit each other it fails in its log alone."""
+    """The server schedules runs by itself. If its packages are incompatible, the only sign of failure is in its log."""
     api = f"{servers.prefect}/api"
     flow = ask(f"{api}/flows/", {"name": "monthly toy"})["id"]
     monthly = {"cron": "0 2 1 * *", "timezone": "UTC"}
@@ -163,7 +163,7 @@ def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(s
 
 
 def test_prefect_is_not_imported_before_the_servers_address_is_known() -> None:
-    """It reads its settings once: imported earlier, it would start a temporary server beside the one that serves."""
+    """Prefect reads its settings once, at import. If imported earlier, it would start a second, temporary server."""
     code = "import sys, flows.schedule.schedule, flows.cli.schedule; sys.exit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 

@@ -1,4 +1,4 @@
-"""Secrets of the environment are in nothing that a run writes, says, or shows in the list of processes."""
+"""Secrets of the environment do not appear in files, output or command lines of a run."""
 
 import logging
 import re
@@ -31,13 +31,13 @@ IN_ADDRESSES = {
     "MLFLOW_TRACKING_URI": "http://ann:planted-word-0009@127.0.0.1:9",
     "PREFECT_API_URL": "http://ann:planted-word-0009@127.0.0.1:9/api",
 }
-"""What is refused: addresses stand in logs, messages and pages."""
+"""Addresses that are refused, because addresses appear in logs, messages and pages."""
 DATABASE = "postgresql://ann:planted-word-0009@127.0.0.1:9/mlflow?password=planted-word-0009"
 SECRETS = [value.rpartition("/")[2] for value in PLANTED.values()] + ["planted-word-0009"]
 
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Every file below a folder, tables out of their compression."""
+    """Yield the content of every file below a folder; tables also without compression."""
     for file in sorted(folder.rglob("*")):
         if file.is_file():
             yield file, file.read_bytes()
@@ -134,7 +134,7 @@ def test_the_password_of_a_database_that_the_user_names_is_in_no_message_and_no_
 def test_no_secret_of_the_environment_is_in_what_a_run_writes_says_or_has_in_a_command_line(
     project: Project, tmp_path: Path
 ) -> None:
-    """State folder (MLflow's and Prefect's databases, artifacts, logs, caches, outbox), checkout, output, processes."""
+    """The test searches the state folder, the checkout, the output and the command lines of all processes."""
     home, log = tmp_path / "home", tmp_path / "log"
     extra = {**project.settings(home, own_server=True), **PLANTED}
     with log.open("w") as words:

@@ -1,4 +1,4 @@
-"""What must be true of a served champion: its chats are its prompts, a switch drops nothing, nothing outlives it."""
+"""Tests of a served champion: chats are encoded as in training, a switch drops no request, no process is left."""
 
 import json
 import os
@@ -28,25 +28,27 @@ from models.base.errors import UserError
 from models.policies.folder import hash_folder, save_model_folder
 from models.policies.use import PolicyUse
 from models.text.encoding import Codec
-from tasks.registered.recorded_recipe import log_asked
+from tasks.registered.recorded_recipe import log_recipe_settings
 from tasks.tracking import aliases, registry, runs, tags
 from tests.support.loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sending
 from tests.support.tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
 SAMPLES = 192
-"""Of each talk: so many that it lasts for seconds, and is still under way when the server is asked to end."""
+"""Samples per request: an answer takes seconds, and is not complete when the server receives SIGTERM."""
 SMALL = ("--", "--max-num-seqs", "8", "--kv-cache-memory-bytes", str(1 << 26))
 
 
 @pytest.fixture
 def home(new_store: Callable[[Path], Path], tmp_path: Path) -> Path:
-    """A state folder with two versions of a policy of plain prompts, of which the first is champion."""
+    """Make a state folder with two versions of a policy that uses plain prompts. The first version is champion."""
     made = new_store(tmp_path / "home")
     for seed in (0, 1):
         folder = tmp_path / f"policy{seed}"
         save_model_folder(tiny_policy(torch.float32, seed), word_tokenizer(), folder)
         flow = runs.open_flow_run("e", "train e", {tags.GIT_COMMIT: "c" * 40})
-        log_asked(flow, {"name": "e", "policy": {"base": None, "chat": False}}, tmp_path, tmp_path / "e.yaml", [])
+        log_recipe_settings(
+            flow, {"name": "e", "policy": {"base": None, "chat": False}}, tmp_path, tmp_path / "e.yaml", []
+        )
         model = registry.log_model(runs.open_step_run(flow, "fine_tune"), folder, "policy", "text-generation")
         registry.register("e-policy", model, {tags.RUN: flow, tags.WEIGHTS_SHA256: hash_folder(folder)})
         runs.close_run(flow)
@@ -56,7 +58,7 @@ def home(new_store: Callable[[Path], Path], tmp_path: Path) -> Path:
 
 @dataclass
 class Serving:
-    """`rewardflow serve` as a process."""
+    """A process of `rewardflow serve`."""
 
     process: subprocess.Popen[str]
     port: int
@@ -94,7 +96,7 @@ def start(home: Path, version: str, *options: str) -> Serving:
 
 @pytest.fixture
 def both(home: Path) -> Iterator[tuple[Serving, Serving]]:
-    """The champion and the version after it, both up."""
+    """Start the champion and the next version, and yield both when they are ready."""
     pair = (start(home, "champion", *SMALL), start(home, "2", *SMALL))
     try:
         for serving in pair:
@@ -119,7 +121,7 @@ def chat(serving: Serving, **more: Any) -> Any:
 
 
 class Talk(threading.Thread):
-    """A chat whose answer is read as it comes; vLLM sends the head of it as soon as the request is in flight."""
+    """A chat with a streamed answer. vLLM sends the headers as soon as the request is in progress."""
 
     def __init__(self, serving: Serving, samples: int) -> None:
         super().__init__()
@@ -168,7 +170,7 @@ def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outliv
         assert talk.under_way.wait(120)
     family = old.family()
     old.process.send_signal(signal.SIGTERM)
-    assert chat(new)["choices"]  # where clients are sent from now on
+    assert chat(new)["choices"]  # clients now use the new server
     for talk in talks:
         talk.join(120)
         assert talk.reasons == ["length"] * SAMPLES and talk.words == "[DONE]"
@@ -178,7 +180,7 @@ def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outliv
 
     family = new.family()
     assert len(family) >= 2
-    new.process.kill()  # nothing it could do about it
+    new.process.kill()  # it cannot handle SIGKILL
     new.process.wait()
     wait_for(
         "the end of a killed command's server",
@@ -186,7 +188,7 @@ def test_chats_are_the_trained_prompts_a_switch_drops_nothing_and_nothing_outliv
     )
 
 
-@pytest.mark.rotating(of=6)
+@pytest.mark.rotating(of=8)
 @pytest.mark.slow
 @NO_VLLM
 def test_a_server_that_cannot_start_is_one_line_with_the_cause(home: Path) -> None:

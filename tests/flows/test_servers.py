@@ -1,4 +1,4 @@
-"""What must be true of the two servers: they answer on loopback only, are found again, end with all their workers."""
+"""Tests of the two servers: they listen on loopback only, are found again, and end with all their workers."""
 
 import json
 from dataclasses import replace

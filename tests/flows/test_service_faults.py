@@ -1,4 +1,4 @@
-"""Services that go away under a run, for real: PostgreSQL, the S3 server, MLflow and Prefect. See test_faults.py."""
+"""Real failures of services during a run: PostgreSQL, the S3 server and MLflow are killed. See test_faults.py."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 
 @pytest.fixture(scope="module")
 def services() -> Iterator[ServiceFolder]:
-    """All four."""
+    """Start all four services, and yield their folder."""
     with service_folder() as folder:
         place = ServiceFolder(folder / "services")
         service_set.start(place, say=lambda line: None)
@@ -31,7 +31,7 @@ def services() -> Iterator[ServiceFolder]:
 def served(
     services: ServiceFolder, fault_rows: list[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory
 ) -> Scene:
-    """A project whose runs use the services."""
+    """Open a project whose runs use the services."""
     below = tmp_path_factory.mktemp("served")
     given = client(services, below)
     extra = {name: given[name] for name in services.environment()}
@@ -55,7 +55,7 @@ def test_a_service_that_is_away_costs_time_and_nothing_else(
         wait_for(when, lambda: list(home.glob(pattern)), disturbed)
         gone = psutil.Process(recorded(services.folder)[name].pid)
         for process in [*gone.children(recursive=True), gone]:
-            with suppress(psutil.NoSuchProcess):  # PostgreSQL's come and go
+            with suppress(psutil.NoSuchProcess):  # PostgreSQL's workers may have ended
                 process.kill()
         psutil.wait_procs([gone], timeout=10)
         time.sleep(seconds)

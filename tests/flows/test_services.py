@@ -1,4 +1,4 @@
-"""A team's services, real: what listens, what is written where, two users on one registry, and what a kill leaves."""
+"""Tests of a team's services, all real: ports, storage, two users of one registry, and recovery after a kill."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ from tasks.state.storage import split_uri
 
 @pytest.fixture(scope="module")
 def services() -> Iterator[ServiceFolder]:
-    """All four."""
+    """Start all four services, and yield their folder."""
     with service_folder() as folder:
         place = ServiceFolder(folder / "services")
         service_set.start(place, say=lambda line: None)
@@ -35,13 +35,13 @@ def services() -> Iterator[ServiceFolder]:
 
 
 def client(place: ServiceFolder, home: Path) -> dict[str, str]:
-    """A user's environment: what `rewardflow services env` prints, and a state folder of their own."""
+    """Return a user's environment: the variables of `rewardflow services env`, and a state folder of their own."""
     kept = {key: value for key, value in shell().items() if key not in OVERRULING}
     return {**kept, **place.environment(), "REWARDFLOW_HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
 def select(place: ServiceFolder, database: str, query: str) -> list[tuple[Any, ...]]:
-    """Rows out of PostgreSQL itself."""
+    """Return rows that are read directly from PostgreSQL."""
     import psycopg2
 
     where = {"host": "127.0.0.1", "port": place.ports()["database"], "user": USER, "dbname": database}
@@ -52,7 +52,7 @@ def select(place: ServiceFolder, database: str, query: str) -> list[tuple[Any, .
 
 
 def keys_below(place: ServiceFolder, prefix: str) -> list[str]:
-    """Keys of the bucket, from the S3 server."""
+    """Return keys of the bucket, read from the S3 server."""
     import boto3
 
     keys = place.keys()
@@ -63,7 +63,7 @@ def keys_below(place: ServiceFolder, prefix: str) -> list[str]:
 
 
 def family(place: ServiceFolder) -> list[psutil.Process]:
-    """The processes of all services."""
+    """Return the processes of all services."""
     leaders = [psutil.Process(server.pid) for server in running_servers(place.folder).values()]
     return [process for leader in leaders for process in (leader, *leader.children(recursive=True))]
 
@@ -97,7 +97,7 @@ def test_ports_stay_unless_another_program_has_taken_one(tmp_path: Path) -> None
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", before["mlflow"]))
         taken.listen()
-        assert place.choose_ports({"mlflow"}) == []  # it is ours that listens
+        assert place.choose_ports({"mlflow"}) == []  # the service itself uses the port
         assert place.choose_ports(set()) == ["mlflow"]
     after = place.ports()
     assert {name for name in NAMES if after[name] != before[name]} == {"mlflow"}
@@ -145,7 +145,7 @@ def test_stop_leaves_a_process_alone_that_only_has_the_number_of_a_service(tmp_p
         stranger.communicate()
 
 
-# ----------------------------------------------------------------------------------------------------- with all four
+# ----------------------------------------------------------------------------------------- with all four services
 
 
 @pytest.mark.thorough
@@ -153,7 +153,7 @@ def test_stop_leaves_a_process_alone_that_only_has_the_number_of_a_service(tmp_p
 def test_all_listen_on_loopback_only_and_a_second_start_starts_nothing(services: ServiceFolder) -> None:
     listening = set()
     for process in family(services):
-        with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's workers come and go
+        with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's workers may have ended
             listening |= {at.laddr.ip for at in process.net_connections() if at.status == psutil.CONN_LISTEN}
     assert listening == {"127.0.0.1"}
     before, lines = recorded(services.folder), []
@@ -184,9 +184,9 @@ def test_nobody_is_let_in_without_the_password(services: ServiceFolder, tmp_path
 def users(
     services: ServiceFolder, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Path, dict[str, str], str]]:
-    """Two users, each with a clone and a state folder, who trained one after the other: clone, environment, output.
+    """Train for two users, one after the other, each with a clone and a state folder.
 
-    The second one's data come out of the first one's push.
+    Return clone, environment and output of each user. The second user pulls the data that the first one pushed.
     """
     below = tmp_path_factory.mktemp("users")
     first = make_project(below / "first")
@@ -257,7 +257,7 @@ def test_two_users_promote_at_once_and_leave_one_champion_whose_lineage_both_can
     assert not any("Traceback" in words for words in said), said
     aliases = dict(select(services, "mlflow", "select alias, version from registered_model_aliases"))
     assert str(aliases["champion"]) in "12"
-    if all(process.returncode == 0 for process in at_once):  # one after the other
+    if all(process.returncode == 0 for process in at_once):  # one after the other, both successful
         assert {str(aliases["champion"]), str(aliases["previous"])} == {"1", "2"}
     for version in ("1", "2"):
         printed = {
@@ -268,7 +268,7 @@ def test_two_users_promote_at_once_and_leave_one_champion_whose_lineage_both_can
 
 
 def only_of(environment: dict[str, str]) -> dict[str, str]:
-    """What a user's environment has beyond a shell's."""
+    """Return the variables of a user's environment that a shell does not have."""
     return {key: value for key, value in environment.items() if shell().get(key) != value}
 
 
@@ -280,7 +280,7 @@ def test_no_secret_is_in_a_command_line_or_in_anything_that_was_written(
     secrets = secrets_of(services)
     lines = []
     for process in family(services):
-        with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's workers come and go
+        with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's workers may have ended
             lines.append(" ".join(process.cmdline()))
     lines += [words for _, _, words in users.values()] + [shell_lines(services.environment())]
     assert not [line for line in lines if any(secret in line for secret in secrets)]
@@ -313,7 +313,7 @@ def test_a_killed_database_and_a_killed_server_are_mended_and_nothing_is_lost(
     lines: list[str] = []
     after = service_set.start(services, say=lines.append)
     assert after["store"] == before["store"]
-    assert [line.split()[1] for line in lines] == ["database", "mlflow", "prefect"]  # which was connected to it
+    assert [line.split()[1] for line in lines] == ["database", "mlflow", "prefect"]  # Prefect used the database
     assert {name: server.address for name, server in after.items()} == {
         name: server.address for name, server in before.items()
     }

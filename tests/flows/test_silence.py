@@ -1,4 +1,4 @@
-"""Silence: what was due and did not begin, by a clock that is handed in; and whom it is told to, once."""
+"""Tests of missed runs, with a clock that the test sets: runs that were due and did not begin are reported once."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.schedule import silence
-from flows.schedule.silence import LastRun, missed_runs, recorded_run, silent, tell_of_silence
+from flows.schedule.silence import LastRun, missed_runs, recorded_run, report_missed_runs, silent
 from models.base.errors import UserError
 from tasks.host import clock
 from tasks.messages.receivers import URLS
@@ -25,13 +25,13 @@ def day(number: int, hour: int = 0, minute: int = 0) -> datetime:
         (None, day(2, 1, 14), []),  # it may still begin
         (None, day(2, 1, 15), [day(2, 1)]),
         (LastRun(day(2, 1), day(2, 3)), day(2, 12), []),
-        (LastRun(day(2, 0, 59), day(2, 0, 59)), day(2, 12), [day(2, 1)]),  # begun by hand, before it was due
+        (LastRun(day(2, 0, 59), day(2, 0, 59)), day(2, 12), [day(2, 1)]),  # started by hand before it was due
         (LastRun(day(2, 1), day(2, 3)), day(5, 0, 59), [day(3, 1), day(4, 1)]),
         (
             LastRun(day(2, 1), day(4, 0)),
             day(4, 12),
             [day(4, 1)],
-        ),  # it took two days
+        ),  # the run took two days
     ],
 )
 def test_what_was_missed(last: LastRun | None, now: datetime, due: list[datetime]) -> None:
@@ -70,12 +70,12 @@ def test_it_is_told_once_for_each_night_and_not_of_nights_before_it_was_served(
     served = {"nightly": NIGHTLY, "by hand": []}
     try:
         for now in (day(3), day(3, 12), day(3, 13), day(4, 12), day(4, 13)):
-            tell_of_silence(tmp_path, served, "http://prefect/deployments", now)
+            report_missed_runs(tmp_path, served, "http://prefect/deployments", now)
         monkeypatch.setattr(clock, "now", lambda: day(5, 1))
         with recorded_run(tmp_path, "nightly"):
-            tell_of_silence(tmp_path, served, "http://prefect/deployments", day(5, 12))
-        tell_of_silence(tmp_path, served, "http://prefect/deployments", day(5, 13))
-        assert silent(tmp_path, {"nightly": [("0 9 * * *", "UTC")]}, day(9)) == []  # another schedule begins anew
+            report_missed_runs(tmp_path, served, "http://prefect/deployments", day(5, 12))
+        report_missed_runs(tmp_path, served, "http://prefect/deployments", day(5, 13))
+        assert silent(tmp_path, {"nightly": [("0 9 * * *", "UTC")]}, day(9)) == []  # no missed runs of a new schedule
     finally:
         listener.close()
     assert [(event["kind"], event["text"]) for event in listener.heard] == [

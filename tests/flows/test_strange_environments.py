@@ -1,4 +1,4 @@
-"""Environments that people have: a proxy for everything, a user without a name, no home folder."""
+"""Tests in unusual environments: a proxy for all addresses, a user without a name, no home folder."""
 
 import json
 import os
@@ -27,7 +27,7 @@ needs_namespaces = pytest.mark.skipif(
 
 @pytest.fixture
 def proxied() -> Iterator[dict[str, str]]:
-    """An environment whose proxy takes connections and never answers."""
+    """Yield an environment with a proxy that accepts connections and never answers."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(64)

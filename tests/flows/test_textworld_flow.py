@@ -1,4 +1,4 @@
-"""The flow of TextWorld, from its own lock to a verdict, in an environment of its own."""
+"""The flow of TextWorld runs from its own lock file to a verdict, in a virtual environment of its own."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from running import ROOT, shell
 
 
 def outs(lock: str) -> dict[str, str]:
-    """Hash of what the stage of the games made, by path."""
+    """Return the hashes of the outputs of the stage `games`, by path."""
     return {out["path"]: out["md5"] for out in yaml.safe_load(lock)["stages"]["games"]["outs"]}
 
 

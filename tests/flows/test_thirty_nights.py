@@ -1,7 +1,7 @@
-"""Thirty nights of a team, by a clock of the test: what they are told, what the gate promotes, what the log holds.
+"""Thirty nights of a team, with a clock that the test sets: messages, promotions and the audit log are checked.
 
-Real flows, servers, data versions and registry; the policy is tiny and its task, to tell day from night, is learned in
-thirty rounds, so that more rounds are a better candidate.
+Flows, servers, data versions and registry are real. The policy is tiny and learns within thirty rounds to
+distinguish day from night, so that more rounds give a better candidate.
 """
 
 import json
@@ -18,7 +18,7 @@ import pytest
 from project import environment, make_project, rewardflow
 from running import Pair, wait_for
 
-from flows.schedule.silence import tell_of_silence
+from flows.schedule.silence import report_missed_runs
 from tasks.host import clock
 from tasks.messages.outbox import Outbox
 from tasks.messages.receivers import URLS, receivers
@@ -54,7 +54,7 @@ def reward(completions, answers):
 
 
 def rows(folder: Path, seed: int, *, others: bool = False) -> None:
-    """A version of the data: is it day or night, and in a later version in other words, half of the time."""
+    """Write a version of the data: is it day or night? With `others`, half of the rows use other words."""
     drawn = random.Random(seed)
     problems, demonstrations = [], []
     for number in range(400):
@@ -74,54 +74,54 @@ def rows(folder: Path, seed: int, *, others: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Night:
-    """What is asked of a night, and what must come of it."""
+    """One scheduled night: its settings and the expected outcome."""
 
     overrides: str | None = None
-    """Of the training; None: as the night before."""
+    """Overrides of the training; None keeps those of the night before."""
     due: tuple[str, ...] = ()
-    """Kinds of the messages that people must get, in order."""
+    """Kinds of the messages that must be sent, in order."""
     decision: str = "judged before"
     train: bool = True
     data: tuple[int, bool] | None = None
-    """Another version of the data, before it begins: seed, whether some of its words are others."""
+    """Seed of a new version of the data, and whether half of its rows use other words."""
     grader: str = ""
-    """What is wrong with the grader."""
+    """Fault of the grader, if any."""
     silent: bool = False
-    """Nothing begins."""
+    """No flow starts."""
     killed: bool = False
-    """The process is killed in the training."""
+    """The process is killed during the training."""
     approve: bool = False
-    """A person approves the candidate that waits, first."""
+    """A person first approves the candidate that waits."""
     away: bool = False
-    """The receiver takes no message this night, and gets them later."""
+    """The receiver refuses messages this night and gets them later."""
 
 
 NOTHING_BEGINS = Night(silent=True, due=("silent",), decision="")
 NIGHTS = [
     Night("schedule.rounds=15", ("promoted",), "promoted"),
     Night(),
-    Night("schedule.rounds=2", decision="kept"),  # a worse candidate is no news
+    Night("schedule.rounds=2", decision="kept"),  # a worse candidate is not reported
     Night("schedule.rounds=30", ("promoted",), "promoted", away=True),
     Night(away=True),
     Night(),
-    Night("schedule.rounds=33", ("stopped", "stopped"), "", grader="away"),  # the training, then the evaluation
-    Night("schedule.rounds=30"),  # the champion's own weights
+    Night("schedule.rounds=33", ("stopped", "stopped"), "", grader="away"),  # training and evaluation stop
+    Night("schedule.rounds=30"),  # gives the weights of the champion
     NOTHING_BEGINS,
     NOTHING_BEGINS,
     Night(),
     Night("schedule.rounds=25 seed=2", killed=True, decision=""),
-    Night(due=("stopped",), decision="kept"),  # of the night before; it goes on from the checkpoint, and is worse
+    Night(due=("stopped",), decision="kept"),  # reports the night before; the run resumes from its checkpoint
     Night(),
     Night("schedule.rounds=5 schedule.optimiser.learning_rate=1e-12", ("refused",), "refused"),  # no weight changes
     Night("schedule.rounds=60", ("worse", "drifted"), "", data=(2, True), train=False),
     Night(due=("worse",), decision="", train=False),
-    Night(due=("worse",), decision="kept"),  # learned the new words, and is not yet surely better
+    Night(due=("worse",), decision="kept"),  # knows the new words, but is not significantly better
     Night("schedule.rounds=150 approval=true", ("waiting", "worse"), "waiting"),
-    Night(approve=True),  # whose champion is judged on the new words
+    Night(approve=True),  # the approved champion is judged on the new words
     Night(),
     Night("schedule.rounds=3 approval=true", decision="kept"),
     Night("schedule.rounds=150 approval=true"),
-    Night(due=("waiting",), decision="waiting", data=(3, True)),  # other rows of the same kind, and no drift
+    Night(due=("waiting",), decision="waiting", data=(3, True)),  # new rows of the same kind, so no drift
     Night(),
     Night(approve=True),
     NOTHING_BEGINS,
@@ -132,7 +132,7 @@ NIGHTS = [
 
 
 class Team:
-    """A state folder, the process that lives through its nights, and the receiver of its messages."""
+    """A state folder, the process that runs its nights, and the receiver of its messages."""
 
     def __init__(self, folder: Path, prefect: str) -> None:
         self.clone, self.home, self.rows = make_project(folder / "clone"), folder / "home", folder / "rows"
@@ -163,7 +163,7 @@ class Team:
         return self.process
 
     def end(self, process: "subprocess.Popen[str]") -> dict[str, Any]:
-        """What became of the night."""
+        """Return the result of the night."""
         assert process.stdout is not None
         said = []
         for line in process.stdout:
@@ -173,7 +173,7 @@ class Team:
         pytest.fail("".join(said))
 
     def kill(self, process: "subprocess.Popen[str]") -> None:
-        """SIGKILL in the training."""
+        """Kill the process during the training."""
         before = set(self.home.glob("store/fine_tune/*/result.json"))
 
         def checkpoints() -> list[Path]:
@@ -197,7 +197,7 @@ def team(servers: Pair, tmp_path: Path) -> Iterator[Team]:
 
 
 def test_thirty_nights(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly the messages due, promotions as the gate says, the audit log whole."""
+    """The messages are exactly those that are due, the gate decides on promotions, and the audit log is complete."""
     assert len(NIGHTS) == 30
     monkeypatch.setenv(URLS, team.listener.receiver.url)
     rows(team.rows, 1)
@@ -223,7 +223,7 @@ def test_thirty_nights(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
                 waiting = said["version"] if said["decision"] == "waiting" else waiting
                 promoted += [said["version"]] if said["decision"] == "promoted" else []
         monkeypatch.setattr(clock, "now", lambda noon=noon: noon)
-        tell_of_silence(team.home, SERVED, "http://127.0.0.1/deployments")
+        report_missed_runs(team.home, SERVED, "http://127.0.0.1/deployments")
         Outbox(team.home).deliver(receivers())
         due += [(kind, at.date().isoformat()) for kind in night.due]
         if not night.away:

@@ -1,4 +1,4 @@
-"""What must be true of the main flow, run as a user runs it: real data versions, validation, engine, store, server."""
+"""Tests of the main flow as a user runs it, with real data versions, validation, engine, store and server."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ VLLM = pytest.param("vllm", marks=pytest.mark.thorough)
 
 
 def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
-    """The one fine-tuning result of the state folder with so many rounds, with the `folder` that it lies in."""
+    """Return the only fine-tuning result of the state folder with this number of rounds, and its `folder`."""
     runs_of_step = [
         json.loads(file.read_text()) | {"folder": file.parent} for file in home.glob("store/fine_tune/*/result.json")
     ]
@@ -39,7 +39,7 @@ def fine_tuned(home: Path, rounds: int = 4) -> dict[str, Any]:
 
 
 def opening(description: str) -> tuple[str, str]:
-    """The first two lines of a run's description: that the tiny project's data are in no commit, and the headline."""
+    """Return the first two lines of a run's description: the warning that it is not pinned, and the headline."""
     warning, headline = [line for line in description.splitlines() if line][:2]
     assert warning.startswith("> **Not pinned, so it cannot be reproduced:** ")
     return warning, headline
@@ -169,11 +169,11 @@ def test_runs_and_show_tell_of_the_run(project: Project, first: Ran) -> None:
     _, page, _ = project.ask("show", first.run_id)
     assert page.startswith("v1 ") and first.run_id in page and "FINISHED" in page
     assert re.search(r"(?i)kept|refused|promoted", page)
-    newest = summaries.recent_runs("tiny", 1)[0]  # this run or one of a test before
+    newest = summaries.recent_runs("tiny", 1)[0]  # this run or one of an earlier test
     _, page, _ = project.ask("show", "latest", "--experiment", "tiny")
     assert " ".join(page.split()).startswith(
         " ".join(f"{newest.name} {newest.run_id}".split())
-    )  # long names are broken
+    )  # long names are wrapped
 
 
 def test_the_audit_log_of_a_first_run_is_printed_and_an_approval_of_what_does_not_wait_is_one_line(
@@ -201,7 +201,7 @@ def test_a_rollback_without_a_champion_is_one_line(
 
 def test_with_nothing_changed_every_step_is_reused_and_nothing_is_trained(again: Unchanged) -> None:
     assert again.ran.table == dict.fromkeys(STEPS, "reused")
-    ignored = ("data", "promote")  # never cached by design: DVC and the registry say that nothing is new
+    ignored = ("data", "promote")  # never cached: DVC and the registry decide whether anything is new
     assert [name for name in again.written if name.split("/")[0] not in ignored] == []
     assert len(registry.versions("tiny-policy")) == 1
     summary = summaries.run_summary("tiny", again.ran.run_id)
@@ -251,7 +251,7 @@ def test_the_policies_stand_side_by_side_in_one_table(first: Ran) -> None:
 def test_a_deleted_result_is_made_again_bit_for_bit_and_what_depends_on_other_settings_alone_as_well(
     project: Project, first: Ran, engine: str
 ) -> None:
-    """Other evaluation settings make the evaluations anew and nothing else, a lost result what was lost."""
+    """Changed evaluation settings repeat only the evaluations; a deleted result repeats only its own step."""
     overrides, rounds = ((), 4)
     if engine == "vllm":
         overrides, rounds = (("--set", "engine.name=vllm", "--set", "schedule.rounds=3"), 3)
@@ -266,7 +266,7 @@ def test_a_deleted_result_is_made_again_bit_for_bit_and_what_depends_on_other_se
     assert len(registry.versions("tiny-policy")) == versions
 
 
-# ---------------------------------------- when it is killed
+# ---------------------------------------- a run that is killed
 
 
 CHECKPOINTS = "store/fine_tune/*/checkpoints/round_*"
@@ -274,25 +274,25 @@ CHECKPOINTS = "store/fine_tune/*/checkpoints/round_*"
 
 @dataclass(frozen=True)
 class Interrupted:
-    """A run killed between two checkpoints, the run after it, and the same run that nobody disturbed elsewhere."""
+    """A run killed between two checkpoints, the run that continues it, and the same run undisturbed elsewhere."""
 
     killed: str
-    """MLflow run of the killed flow."""
+    """Id of the MLflow run of the killed flow."""
     left: list[psutil.Process]
-    """Processes that it had started."""
+    """Processes that the killed run had started."""
     resumed: Ran
     undisturbed: Path
-    """State folder of the one that was left alone."""
+    """State folder of the undisturbed run."""
     rounds: int
     refused: subprocess.CompletedProcess[str]
-    """A second run that was started in that folder meanwhile."""
+    """A second run that was started in the folder of the undisturbed run, at the same time."""
 
 
 @pytest.fixture(scope="module", params=["transformers", VLLM])
 def interrupted(
     project: Project, first: Ran, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Interrupted]:
-    """Rounds enough to be met between two of them; on vLLM another seed, so that every step before is made twice."""
+    """Kill a run between two of its rounds. With vLLM, another seed makes both runs repeat the earlier steps."""
     elsewhere, logs = tmp_path_factory.mktemp("elsewhere") / "home", tmp_path_factory.mktemp("logs")
     if request.param == "vllm":
         rounds, other = 13, ("--set", "engine.name=vllm", "--set", "seed=7")
@@ -301,16 +301,16 @@ def interrupted(
         rounds, other = 12, ()
         project.copy_home(elsewhere)
     longer = ("--set", f"schedule.rounds={rounds}", *other)
-    with pytest.MonkeyPatch.context() as patch:  # the store of an earlier test is no wish of the user's
+    with pytest.MonkeyPatch.context() as patch:  # a store that an earlier test configured is not a user's setting
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         store.configure(first.home)
     left: list[psutil.Process] = []
-    of_others = set(project.home.glob(CHECKPOINTS))  # runs that other tests interrupted
+    of_others = set(project.home.glob(CHECKPOINTS))  # from runs that other tests interrupted
     alone = project.start(*longer, home=elsewhere, log=logs / "alone")
     doomed = project.start(*longer, home=project.home, log=logs / "doomed", own_server=True)
     try:
         wait_for("the lock", lambda: (lock := elsewhere / "run.lock").is_file() and lock.read_text(), alone)
-        alone.send_signal(signal.SIGSTOP)  # it keeps the folder until the second one has said that it is taken
+        alone.send_signal(signal.SIGSTOP)  # holds the folder until the second run has been refused
         second = ThreadPoolExecutor(1).submit(
             rewardflow, project.folder, "run", "tiny", *longer, **project.settings(elsewhere), REWARDFLOW_WAIT="0"
         )
@@ -320,7 +320,7 @@ def interrupted(
 
         wait_for("a checkpoint", checkpoint, doomed)
         left = psutil.Process(doomed.pid).children(recursive=True)
-        doomed.kill()  # it alone, as the kernel does where memory runs out
+        doomed.kill()  # only this process, as the kernel does when memory runs out
         doomed.wait()
         refused = second.result()
         alone.send_signal(signal.SIGCONT)
@@ -382,7 +382,7 @@ def test_a_second_run_in_the_same_folder_is_refused_in_one_line_and_disturbs_nob
 
 
 def artifacts(run_id: str, folder: str | None = None) -> set[str]:
-    """Paths of all files that a run logged."""
+    """Return the paths of all files that a run logged."""
     kinds = set()
     for entry in store.client().list_artifacts(run_id, folder):
         kinds |= artifacts(run_id, entry.path) if entry.is_dir else {entry.path}

@@ -1,4 +1,4 @@
-"""One run at a time in a folder: what must be true of those that wait, with real processes."""
+"""Tests of runs that wait for a folder: one at a time, in the order of arrival, with real processes."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ with only_run(home, 60, lambda line: print(line, flush=True)):
 
 @contextmanager
 def started(home: Path, name: str) -> Iterator[subprocess.Popen[str]]:
-    """A run in a process of its own, which goes on until it is written to."""
+    """Start a run in a process of its own. It continues until a line is written to it."""
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, str(home), name],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -69,7 +69,7 @@ def test_runs_have_their_turn_in_the_order_in_which_they_came_and_the_dead_are_p
         assert line_of(first) == "begun"
         with started(tmp_path, "2") as second, started(tmp_path, "3") as third, started(tmp_path, "4") as fourth:
             waiting: list[subprocess.Popen[str]] = []
-            for process in (second, third, fourth):  # their tickets are drawn at their start: their order is looked up
+            for process in (second, third, fourth):  # they may start in any order, so their tickets are read
                 said = line_of(process)
                 assert said.startswith(f"waiting for the run of process {first.pid} in {tmp_path} to end")
                 waiting.append(process)
@@ -78,7 +78,7 @@ def test_runs_have_their_turn_in_the_order_in_which_they_came_and_the_dead_are_p
             assert tickets == sorted(str(process.pid) for process in waiting)
             order[0].kill()
             order[0].wait()
-            first.kill()  # neither the folder nor a ticket stays locked
+            first.kill()  # its locks on folder and ticket are released
             first.wait()
             assert wait_for("the next one", lambda: line_of(order[1]), order[1]) == "begun"
             end(order[1])

@@ -1,4 +1,4 @@
-"""The tutorial's commands, typed in their order in a fresh and small clone, and the ends that it promises."""
+"""The commands of the tutorial, run in order in a small fresh clone, give the results that it promises."""
 
 import os
 import re
@@ -16,19 +16,19 @@ from tests.support.guide import ROOT
 
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 BEFORE = 3
-"""Commands that install and look at the machine: it has what they would give."""
+"""Number of commands that install the project and check the machine. They are not run here."""
 NAME = "arithmetic-policy"
 
 
 def typed() -> list[str]:
-    """The commands of the tutorial, each with what is typed behind it at the shell's `>`."""
+    """Return the commands of the tutorial, each with the lines that are typed at the shell's `>`."""
     blocks = re.findall(r"^```console\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
     whole = re.findall(r"^\$ (.*\n(?:> .*\n)*)", "".join(blocks), flags=re.MULTILINE)
     return [re.sub(r"^> ", "", command, flags=re.MULTILINE).rstrip("\n") for command in whole]
 
 
 def schedule_starts(folder: Path, words: list[str]) -> str:
-    """What `rewardflow schedule` says until it serves; ended as a reader ends it."""
+    """Return the output of `rewardflow schedule`, which is ended by Ctrl-C as soon as it serves."""
     ports = ["--mlflow-port", str(free_port()), "--prefect-port", str(free_port())]
     process = subprocess.Popen(
         command(*words, *ports),

@@ -1,4 +1,4 @@
-"""All state lies below the state folder: two clones of one user share nothing, and the user's home stays as it was."""
+"""Two clones of one user share no results of steps, and no file of Prefect is written to the user's home."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What must be true of the flows that run by themselves: the champion measured again, the data refreshed."""
+"""Tests of the scheduled flows: the champion is evaluated again, and the data are refreshed."""
 
 import re
 import tempfile
@@ -33,7 +33,7 @@ def test_without_a_champion_the_nightly_evaluation_says_so(
 def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(
     project: Project, first: Ran, tmp_path: Path
 ) -> None:
-    """In a copy of the state folder: in the project's there is no champion, for the tests of its runs."""
+    """The test uses a copy of the state folder, because other tests need the project without a champion."""
     home = project.copy_home(tmp_path / "home")
     assert project.ask("promote", "1", home=home)[0] == 0
     ended = flow_of(project, "evaluate_champion", "evaluate_champion", home)
@@ -42,7 +42,7 @@ def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(
     newest = summaries.recent_runs("tiny", 1)[0]
     assert re.match(r"v\d+ champion: sampled ", newest.name) and newest.status == "FINISHED"
     (validated,) = [step for step in summaries.run_summary("tiny", newest.run_id).steps if step.name == "validate"]
-    assert summaries.was_reused(validated)  # its key is the one of the training
+    assert summaries.was_reused(validated)  # same key as in the training
     champion = registry.champion("tiny-policy")
     assert champion is not None
     judged = store.client().get_run(registry.facts_of(champion)["rewardflow.evaluation_run"]).data.metrics
@@ -51,10 +51,10 @@ def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(
 
 
 def judged_otherwise(version: registry.VersionInfo) -> None:
-    """Let the record of a version say that it answered all right, to prompts ten tokens longer, when it was judged."""
+    """Change a version's record as if all answers had been right and the training prompts ten tokens longer."""
     before = recorded.of_version(version)
-    with tempfile.TemporaryDirectory() as beside:
-        file = records.fetch_artifact(before.evaluation, recorded.RECORDS, Path(beside))
+    with tempfile.TemporaryDirectory() as scratch:
+        file = records.fetch_artifact(before.evaluation, recorded.RECORDS, Path(scratch))
         assert file is not None
         right = [
             replace(record, samples=tuple(replace(sample, correct=True) for sample in record.samples))
@@ -100,7 +100,7 @@ def test_a_champion_that_got_worse_and_inputs_that_drifted_are_a_message_each_an
         assert re.match(r"v1 worse champion: sampled ", bad.name) and bad.metrics["since_judged/sampled_accuracy"] < 0
         assert bad.metrics["drift/prompt_tokens_train"] >= 0.25 > bad.metrics["drift/prompt_tokens_validation"]
         assert bad.metrics["drift/prompt_tokens_train_p"] <= 0.01
-        night()  # the same date and the same data: nothing new
+        night()  # same date and data, so no new message
     finally:
         listener.close()
     worse, drifted = listener.heard

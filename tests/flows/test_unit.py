@@ -1,4 +1,4 @@
-"""The schedule as a service of systemd: what must be true of its unit."""
+"""Tests of the systemd unit of the schedule: its content, its check by systemd, and its installation."""
 
 import shutil
 import subprocess

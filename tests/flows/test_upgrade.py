@@ -1,4 +1,4 @@
-"""Databases of earlier versions of MLflow and Prefect: refused in one line, and upgraded as docs/operations.md says."""
+"""Databases of earlier versions of MLflow and Prefect are refused in one line and upgraded as the guide describes."""
 
 import os
 import sqlite3
@@ -19,15 +19,15 @@ from tasks.tracking import aliases, audit, records, registry, runs, schema, stor
 from tests.support.guide import lines
 
 BEFORE = "c3d9e7f1a2b4"
-"""Revision of MLflow's tables before the newest six migrations, one of which makes new tables for traces."""
+"""Revision of MLflow's tables before the last six migrations, one of which creates new tables for traces."""
 PREFECTS = "ix_event_resources__occurred"
-"""What the newest migration of Prefect's database makes."""
+"""Index that the newest migration of Prefect's database creates."""
 GUIDE = ROOT / "docs" / "operations.md"
 NAME = "upgraded-policy"
 
 
 def older(home: Path) -> None:
-    """Put the tables of the state folder back to an earlier revision, by the migrations of MLflow itself."""
+    """Downgrade the tables of the state folder to an earlier revision with MLflow's own migrations."""
     older_at(f"sqlite:///{home / 'mlflow.db'}")
 
 
@@ -41,7 +41,7 @@ def older_at(address: str, **more: str) -> None:
 
 
 def stamp(home: Path, revision: str) -> None:
-    """Say that the tables are of a revision."""
+    """Write a revision into the tables, without a migration."""
     with closing(sqlite3.connect(home / "mlflow.db")) as database, database:
         database.execute("UPDATE alembic_version SET version_num = ?", [revision])
 
@@ -74,7 +74,7 @@ def test_tables_of_another_version_are_refused_before_mlflow_touches_them(
 
 
 def filled() -> str:
-    """A run with a number and a table, two versions of its model, and what was done to their aliases; the run's id."""
+    """Make a run with a metric and a table, and two promoted versions of its model; return the run's id."""
     run = runs.open_flow_run("upgraded", "before")
     records.log_metrics(run, {"reward/mean": 0.5})
     records.log_table(run, "samples/first.json", [{"prompt": "1 + 1", "right": True}])
@@ -88,7 +88,7 @@ def filled() -> str:
 
 
 def state_of(run: str) -> list[Any]:
-    """All that the store says of that run and its model."""
+    """Return what the store records about that run and its model."""
     kept = store.client().get_run(run)
     versions = registry.versions(NAME)
     return [
@@ -102,7 +102,7 @@ def state_of(run: str) -> list[Any]:
 
 
 def indices(database: Path) -> set[str]:
-    """Names of a database's indices."""
+    """Return the names of a database's indices."""
     with closing(sqlite3.connect(database)) as reading:
         return {name for (name,) in reading.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
 
@@ -112,7 +112,7 @@ def indices(database: Path) -> set[str]:
 def test_what_an_older_version_wrote_is_whole_after_the_upgrade_of_the_guide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both databases are made by the locked versions, put back by their own downgrades, and upgraded as documented."""
+    """The locked versions create both databases and downgrade them; the documented commands upgrade them again."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     home, database = tmp_path / "home", tmp_path / "home" / "prefect" / "prefect.db"
     store.configure(home)
@@ -149,7 +149,7 @@ def test_what_an_older_version_wrote_is_whole_after_the_upgrade_of_the_guide(
     end(pair.process)
     assert limit["limit"] == 3
 
-    # And back: the backup has the tables as the earlier version knows them.
+    # The backup, when restored, has the tables of the earlier version.
     back = tmp_path / "back"
     restore = restore.replace("/backups/before.tar", str(kept)).replace("/srv/restored", str(back))
     assert type_in([restore], ROOT).returncode == 0
@@ -161,7 +161,7 @@ def test_what_an_older_version_wrote_is_whole_after_the_upgrade_of_the_guide(
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_services_of_an_older_version_do_not_start_before_the_upgrade_of_the_guide() -> None:
-    """MLflow's server would migrate them by itself: here it never sees them."""
+    """MLflow's server would migrate the tables by itself, so they are checked before it starts."""
     with service_folder() as folder:
         place = ServiceFolder(folder / "services")
         service_set.start(place)

@@ -1,4 +1,4 @@
-"""What a user gets wrong is one clear line, exit status 1, and nothing half-written."""
+"""A user's mistake gives one clear line and exit status 1, and leaves no partial files."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_project(tmp_path_factory.mktemp("project") / "clone")
     rows = [{"prompt": f"Add {i} to {i} .", "completion": f"#### {2 * i}", "answer": str(2 * i)} for i in range(400)]
     write_rows(folder / "sound.jsonl", rows)
-    # Every fourth completion is empty: far more than the share that may be set aside.
+    # Every fourth completion is empty, far more than the share that may be set aside.
     write_rows(
         folder / "faulty.jsonl", [row | ({"completion": ""} if i % 4 == 0 else {}) for i, row in enumerate(rows)]
     )
@@ -43,16 +43,16 @@ def write_rows(file: Path, rows: list[dict[str, str]]) -> None:
 
 
 def own_data(file: str) -> list[str]:
-    """Overrides that name a user's file."""
+    """Return overrides that name a user's file."""
     return ["-s", "data.name=own", "-s", f"data.path={file}", "-s", "data.format=demonstrations"]
 
 
 def changed(project: Path) -> str:
-    """What git sees as changed or new."""
+    """Return changed and new files, as git lists them."""
     return subprocess.check_output(["git", "status", "--porcelain"], cwd=project, text=True)
 
 
-# ---------------------------------------- said before anything is started
+# ---------------------------------------- errors before anything is started
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_port_in_use_is_one_line_and_no_server_starts(project: Path, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-# ---------------------------------------- said by the data steps
+# ---------------------------------------- errors of the data steps
 
 
 @pytest.mark.slow
@@ -176,12 +176,12 @@ def test_with_debug_an_error_shows_its_traceback(
     assert ended.stderr.splitlines()[-1].startswith("models.base.errors.UserError: ")
 
 
-# ---------------------------------------- said by the machine
+# ---------------------------------------- errors of the machine
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
+    """Mount a file system of 256 KiB, and yield its folder."""
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True)

@@ -1,4 +1,4 @@
-"""A run's page names the rows that were used, in their role, and says first where no commit holds what was run."""
+"""A run's page lists the rows that were used, by role, and begins with a warning if the run is not pinned."""
 
 import pytest
 from project import Project, Ran
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
 
 
 def used_by(first: Ran, step: str) -> dict[str, tuple[str, int | None]]:
-    """Data set -> the role in which a step used it, and how many of its rows."""
+    """Return the role of each data set that a step used, and the number of its rows that were used."""
     return {link.name: (link.context, link.rows) for link in data_of(first.child(step))}
 
 

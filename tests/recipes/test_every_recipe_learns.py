@@ -1,9 +1,10 @@
-"""Every recipe that trains a policy does what it says: after a few rounds on a task of seconds its claim has risen.
+"""Every recipe that trains a policy improves what it claims to improve, in a few rounds on a small task.
 
-The task: end the answer with 7. The policy is tiny and was shown three answers, so that it says `#### 7` to about a
-quarter of the prompts; what it says with which probability is computed, not sampled. The real parts run, as in the
-smoke of every recipe: the slots that the recipe names, learner and engine, the verifier in place of a fitted reward
-model where the recipe has both. Step sizes are the recipe's own times `FASTER`, the same for all but `LESS_FAST`.
+The task is to end the answer with 7. The policy is tiny and was trained on three answers, so that it gives `#### 7` in
+about a quarter of the cases. The log-probs of the right and the wrong answer are computed; the share of right answers
+is measured on samples. The parts are real, as in the smoke run of a recipe: the slots that the recipe names, the
+learner and the engine. If a recipe has a verifier and a fitted reward model, the verifier replaces the reward model.
+The step size is the recipe's own times `FASTER`, except in `LESS_FAST`.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -40,7 +41,7 @@ from models.training.loop import run_loop
 from models.training.watchers import Watchers
 from tests.support.tiny_loops import CODEC, PROBLEMS, TOKENIZER
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
 RECIPES = [
@@ -48,23 +49,23 @@ RECIPES = [
     for file in method_files()
     if load_recipe(file).schedule is not None and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)
 ]
-"""Those on problems of one right answer; what agents learn, who have data of their own, is in docs/agents.md."""
+"""Recipes on problems with one right answer. Agents have other data; docs/agents.md shows what they learn."""
 RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"
 SHOWN = [RIGHT, WRONG, WRONG, OTHER]
 SMALL = {"prompts": 6, "max_tokens": 6}
 SAID = VerdictFeedback(right="", wrong="#### {answer}")
-"""Feedback in place of a recipe's own, which may know other problems than these."""
+"""Replaces the feedback of a recipe, which may apply only to other problems."""
 ROUNDS, FASTER, GROUP = 8, 6.0, 8
 LESS_FAST = {"ppo_nlu": 2.0, "nlpo": 3.0, "gspo_token": 3.0, "pit": 3.0}
-"""Six times the step size of the first is 0.006, which loses every other seed; of the others it loses one of four, of
-nlpo as tokens that both models find unlikely are masked for good. Which one differs from processor to processor. At
-these none of four is lost."""
+"""Factors for recipes that fail at `FASTER`. `ppo_nlu` would have a step size of 0.006 and fail with every other seed.
+The others fail with one seed of four, and which one depends on the processor; `nlpo` fails because it masks tokens for
+good that both models find unlikely. At these factors, none of four seeds failed.
+"""
 OVERRIDES = ["policy.precision=float32", "policy.base=null", "alarm=null"]
 
 
 def shown(texts, seed=0, warm_start=None):
-    """A policy that was shown some answers, and, where a recipe's warm start tells it something, as often the right
-    one behind that."""
+    """Train a policy on some answers and, given a warm start, as often on the right answer after its context."""
     policy = tiny_policy(torch.float32, seed=seed, spread=1.0)
     completions = [CODEC.completions([text])[0] for text in texts]
     both = [(problem.tokens, ids) for problem in PROBLEMS for ids in completions]
@@ -81,27 +82,26 @@ def shown(texts, seed=0, warm_start=None):
 
 @pytest.fixture(scope="session")
 def frozen():
-    """By role, whom recipes that distil learn from: a policy that mostly says the right answer, and one that mostly
-    says the wrong one."""
+    """Return the teachers of distillation by role: one mostly gives the right answer, one mostly the wrong one."""
     said = {"teacher": [RIGHT, RIGHT, RIGHT, WRONG, OTHER], "contrast": [WRONG, WRONG, WRONG, RIGHT, OTHER]}
     return {role: shown(texts, seed=1).requires_grad_(False) for role, texts in said.items()}
 
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory):
-    """A policy that was shown the answers, as a model folder."""
+    """Write the folder of a policy that was trained on the answers."""
     return save_start(shown(SHOWN), tmp_path_factory)
 
 
 def save_start(policy, tmp_path_factory):
-    """A policy as a model folder."""
+    """Write the folder of a policy."""
     folder = tmp_path_factory.mktemp("start") / "policy"
     save_model_folder(policy, TOKENIZER, folder)
     return folder
 
 
 def small(part):
-    """A part with short completions, few of them, and as many whatever the group, which is of eight at most."""
+    """Return a part with short completions. Their number does not depend on the group size, which is at most eight."""
     names = {item.name for item in fields(part)}
     changed = {name: value for name, value in SMALL.items() if name in names}
     if "group_size" in names:
@@ -109,20 +109,19 @@ def small(part):
         changed["prompts"] = SMALL["prompts"] * GROUP // changed["group_size"]
     if (
         "feedback" in names and not part.training_context
-    ):  # what says nothing stays: told the answer, it would copy that
+    ):  # with a training context, feedback that states the answer would be copied
         changed["feedback"] = SAID
     return replace(part, **changed)
 
 
 def programs(problems):
-    """The problems, with code before what is answered: `4 + 7 #### 5` is a program that passes, the other answers,
-    comments of Python, fail at it."""
+    """Make programming problems. `4 + 7 #### 5` is a program that passes; the other answers are comments, and fail."""
     tests = "def check(candidate):\n    assert candidate() == 11"
     return [replace(problem, prompt="def f():\n    return ", tests=tests, entry_point="f") for problem in problems]
 
 
 def known(reads):
-    """Answers of the data for every prompt: the right one, and one that is not."""
+    """Return the known answers of every prompt for the kind of data: a right one and a wrong one."""
     kinds = {"problems": [], "demonstrations": ["demonstration"] * 2, "preferences": ["chosen", "rejected"]}[reads]
     answers = [RIGHT, WRONG]
     rows = zip(kinds, answers, CODEC.completions(answers), strict=False)
@@ -131,18 +130,18 @@ def known(reads):
 
 @dataclass(frozen=True)
 class Says:
-    """What a policy says to the prompts."""
+    """Measurements of the answers of a policy to the prompts."""
 
     right: float
-    """Mean log-probability of the right answer of the data, nats."""
+    """Mean log-prob of the right answer of the data, in nats."""
     wrong: float
-    """That of the wrong one."""
+    """Mean log-prob of the wrong answer, in nats."""
     reward: float
-    """Share of 384 samples that the verifier takes, whatever their words."""
+    """Share of 384 samples that the verifier accepts, whatever their text."""
 
 
 def asked(problems, behind):
-    """What a policy reads of the problems: their prompts, or what it is trained `behind`, with a wrong answer in it."""
+    """Return the prompts of the problems, or the context `behind` with a wrong answer in it."""
     if not behind:
         return [problem.tokens for problem in problems]
     context = behind.replace("{shown}", WRONG)
@@ -150,7 +149,7 @@ def asked(problems, behind):
 
 
 def says(policy, start, problems, verify, folder=None, beside=lambda into: None, behind=""):
-    """What `policy` says, drawn as it is used: with what `beside` writes next to its weights in `folder`."""
+    """Measure the answers of `policy`. It is sampled as in use, with the files that `beside` writes to `folder`."""
     policy.eval()
     logs = []
     for text in (RIGHT, WRONG):
@@ -171,8 +170,7 @@ def says(policy, start, problems, verify, folder=None, beside=lambda into: None,
 
 
 def reads_models(reward, rewards):
-    """Whether a reward reads a fitted reward model or a judge, by itself or through what it is made of; not one that
-    trains its judge, whoever that is."""
+    """Return whether a reward reads a reward model or a judge, directly or as a blend, and does not train the judge."""
     if reward.begins_as == "judge":
         return False
     behind = [other for other in rewards if isinstance(reward, Blend) and other.label in reward.made_of]
@@ -180,12 +178,12 @@ def reads_models(reward, rewards):
 
 
 def undecided(sequences, ends):
-    """In place of a fitted process reward model: every step is as likely right as wrong."""
+    """Replace a fitted process reward model: every step has the value 0.5."""
     return [torch.full((len(some),), 0.5) for some in ends]
 
 
 def trained(recipe, start, folder, frozen):
-    """What the policy said before and after."""
+    """Train by the recipe. Return the measurements before and after."""
     faster = LESS_FAST.get(recipe.name, FASTER)
     optimiser = replace(recipe.schedule.optimiser, learning_rate=faster * recipe.schedule.optimiser.learning_rate)
     optimiser = replace(optimiser, warmup_steps=1)
@@ -193,7 +191,8 @@ def trained(recipe, start, folder, frozen):
         recipe.schedule, rounds=ROUNDS, checkpoint_every=100, samples_every=100, token_budget=2048, optimiser=optimiser
     )
     rewards = [reward for reward in recipe.rewards if reward.needs_steps or not reads_models(reward, recipe.rewards)]
-    if not any(reward.weight for reward in rewards):  # a verifier that watches stands in for what it watches
+    # A verifier that only watched replaces the reward that was removed.
+    if not any(reward.weight for reward in rewards):
         rewards = [replace(reward, weight=1.0) for reward in rewards]
     rewards = [replace(reward, feedback=SAID) if hasattr(reward, "feedback") else reward for reward in rewards]
     slots = replace(recipe.slots, rollouts=small(recipe.rollouts), rewards=rewards)
@@ -206,13 +205,14 @@ def trained(recipe, start, folder, frozen):
     learner.teachers = {role: frozen[role] for role in frozen_models(recipe) if role != "judge"}
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     scorer = StepScorer(undecided, ProcessReading(), CODEC)
-    world = make_world(engine, scorer, recipe.seed, learner, settings.token_budget, recipe.truncated)
+    resources = make_resources(engine, scorer, recipe.seed, learner, settings.token_budget, recipe.truncated)
     if any(reward.begins_as == "judge" for reward in rewards):
-        world = replace(world, judge=LocalJudge(start, recipe.judge, recipe.seed))
-    sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"  # all of the data is better
+        resources = replace(resources, judge=LocalJudge(start, recipe.judge, recipe.seed))
+    # Here every demonstration is the preferred answer, so flawed ones are left out.
+    sound = recipe.objective.level == "pair" and slots.rollouts.reads == "demonstrations"
     answers = [answer for answer in known(slots.rollouts.reads) if not (sound and answer.flaw)]
     problems = [replace(problem, known=tuple(answers)) for problem in problems]
-    run_loop(world, slots, settings, problems, folder / "checkpoints", Watchers())
+    run_loop(resources, slots, settings, problems, folder / "checkpoints", Watchers())
 
     def export(into):
         slots.rollouts.export(learner, CODEC, start, into)
@@ -221,19 +221,20 @@ def trained(recipe, start, folder, frozen):
 
 
 OWN_RANKING = ("own_likelihood",)
-"""Rewards that know no right: the policy is to be surer of what it held likelier."""
+"""Rewards that ignore correctness: the policy becomes more certain of the answer that it prefers."""
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_what_the_recipe_claims_has_risen(file, start, frozen, tmp_path, tmp_path_factory):
     recipe = load_recipe(file, OVERRIDES)
     shows = recipe.warm_start is not None and recipe.warm_start.context is not None
-    if shows and not recipe.rollouts.training_context:  # behind it a policy that was shown it has little left to learn
+    # After its own training context, such a policy would have little left to learn.
+    if shows and not recipe.rollouts.training_context:
         start = save_start(shown(SHOWN, warm_start=recipe.warm_start), tmp_path_factory)
     before, after = trained(recipe, start, tmp_path, frozen)
     right, wrong = after.right - before.right, after.wrong - before.wrong
     if any(reward.name in OWN_RANKING for reward in recipe.rewards):
-        assert wrong > right + 0.1  # the wrong answer is the one that it was shown twice
+        assert wrong > right + 0.1  # the policy was trained on the wrong answer twice
     elif recipe.rollouts.reads == "preferences" and not recipe.rollouts.draws:
         assert right > wrong + 0.1
     elif recipe.rollouts.reads == "demonstrations" and not recipe.rollouts.draws:

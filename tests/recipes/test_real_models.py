@@ -1,4 +1,4 @@
-"""The recipes for real models are loaded, fit their GPU, and run on a tiny model of the same architecture."""
+"""The recipes for real models load, fit their GPU by the plan, and pass the checks with a tiny model of their kind."""
 
 from pathlib import Path
 

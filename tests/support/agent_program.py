@@ -1,4 +1,4 @@
-"""An agent program as somebody else might have written it: it knows OpenAI's protocol over HTTP, and nothing else."""
+"""An agent program, as a third party might write it: it knows OpenAI's protocol over HTTP, not this project."""
 
 import json
 import os
@@ -12,7 +12,7 @@ MODE = sys.argv[1] if len(sys.argv) > 1 else "talk"
 
 
 def ask(path: str, body: dict[str, object]) -> list[str]:
-    """Texts of the choices."""
+    """Send a request, and return the texts of the choices."""
     request = urllib.request.Request(
         f"{os.environ['OPENAI_BASE_URL']}/{path}",
         json.dumps({"model": os.environ["OPENAI_MODEL"], **body}).encode(),
@@ -24,7 +24,7 @@ def ask(path: str, body: dict[str, object]) -> list[str]:
 
 
 def talk(messages: list[dict[str, str]], heard: str) -> list[dict[str, str]]:
-    """A conversation that has gone on by a reply and by what is said to it."""
+    """Return the conversation with one more reply of the policy, and `heard` as the next message of the user."""
     (reply,) = ask("chat/completions", {"messages": messages})
     return [*messages, {"role": "assistant", "content": reply}, {"role": "user", "content": heard}]
 

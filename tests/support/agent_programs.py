@@ -1,4 +1,4 @@
-"""Agent programs that are run, and what is trained on of what they asked."""
+"""Rollouts of agent programs, and the check that every call to the policy is trained on once."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from models.method.rollout import Rollout, parts_of
 from models.parts.rollouts.program import ProgramRollouts
 from tests.support.tiny_episodes import ENDING, Listening
 from tests.support.tiny_loops import PROBLEMS
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 AGENT = Path(__file__).with_name("agent_program.py")
 
@@ -24,11 +24,11 @@ def program(mode: str, **settings: Any) -> ProgramRollouts:
 
 
 def draw(engine: Listening, source: ProgramRollouts, number: int = 0) -> list[Rollout]:
-    return source(make_world(engine, codec=ENDING), PROBLEMS[: source.prompts], number)
+    return source(make_resources(engine, codec=ENDING), PROBLEMS[: source.prompts], number)
 
 
 def trained(rollout: Rollout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Prompt and drawn ids of each call that the policy is trained on."""
+    """Return the prompt and the sampled ids of each call that the policy is trained on."""
     flags = rollout.trained or (True,) * len(rollout.completion)
     whole = rollout.completion
     return [

@@ -1,8 +1,9 @@
-"""Recipes on data of an environment, made small: rows of a task set, a tiny policy that was shown some, a run of both.
+"""Small trainings on data of an environment: rows of a task set, a policy that was trained on some, and a run.
 
     python -m tests.support.agent_scenes RECIPE START CHECKPOINTS CALLS
 
-runs a scene in a process that is killed by SIGKILL in an episode, after CALLS requests to the policy; 0: never.
+This runs a scene in a separate process, which SIGKILL ends in the middle of an episode, after CALLS requests to the
+policy; 0: never.
 """
 
 import os
@@ -36,7 +37,7 @@ from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_token
 from models.training.build import build_learner
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=128, positions=512)
@@ -45,7 +46,7 @@ SHOWN = SupervisedSettings(steps=40, batch=16, optimiser=OptimiserSettings(learn
 
 @dataclass(frozen=True)
 class Scene:
-    """A task set made small, and a policy that was shown some of it, in tokens of the recipe's kind."""
+    """A small task set, and a policy that was trained on some of it, with a tokenizer of the recipe's kind."""
 
     rows: Any
     codec: Codec
@@ -53,7 +54,7 @@ class Scene:
 
 
 def small_rows(name: str) -> Any:
-    """Rows of a task set; the same in every process."""
+    """Return rows of a task set. They are the same in every process."""
     section = read_section(ROOT / "params.yaml", name)
     small: TaskSettings = settings_type(name).model_validate(
         {**section, "problems": {"train": 24}, "demonstrations": {"train": 96}, "preferences": {}}
@@ -62,7 +63,7 @@ def small_rows(name: str) -> Any:
 
 
 def make_scene(name: str, kind: TokenizerSettings, folder: Path) -> Scene:
-    """Rows of a task set, and in `folder` a policy."""
+    """Make rows of a task set, and write a policy to `folder`."""
     rows = small_rows(name)
     shown = rows["demonstrations"]["train"]
     words = [str(row[side]).replace(TURNS, "\n") for row in shown for side in ("prompt", "completion")]
@@ -77,7 +78,7 @@ def make_scene(name: str, kind: TokenizerSettings, folder: Path) -> Scene:
 
 
 def problems_of(scene: Scene, reads: str) -> list[Problem]:
-    """The problems of the training split, with the demonstrations of each where the rollouts read them."""
+    """Return the problems of the training split, with the demonstrations of each if the rollouts read them."""
     rows = scene.rows["problems"]["train"]
     tokens = scene.codec.prompts([str(row["prompt"]) for row in rows])
     problems = [
@@ -111,25 +112,25 @@ def problems_of(scene: Scene, reads: str) -> list[Problem]:
 
 
 class Dying(TransformersEngine):
-    """Ends its process in the midst of an episode: where it is to go on from what was asked before."""
+    """An engine that kills its process in the middle of an episode, when a request continues an earlier one."""
 
     dies = False
     calls = 0
-    """How often it answers before."""
+    """Requests that are answered before the kill."""
     before: tuple[tuple[int, ...], ...] = ()
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        prompts = tuple(tuple(ask.prompt) for ask in asks)
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        prompts = tuple(tuple(ask.prompt) for ask in requests)
         goes_on = any(ids[: len(held)] == held != ids for ids in prompts for held in self.before)
         self.before += prompts
         self.calls -= 1
         if self.dies and self.calls < 0 and goes_on:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().each(asks, drawing)
+        return super().complete(requests, drawing)
 
 
 def main(name: str, start: Path, checkpoints: Path, calls: int) -> None:
-    """Train a few rounds of a recipe, and leave the weights and what was told of the rounds beside the checkpoints."""
+    """Train a few rounds of a recipe. Write the weights and the metrics of the rounds next to the checkpoints."""
     (file,) = (ROOT / "recipes").rglob(f"{name}.yaml")
     recipe: Any = load_recipe(file, [*smoke_overrides(load_recipe(file)), "policy.base=null", "policy.lora=null"])
     codec = Codec(load_tokenizer(start))
@@ -138,14 +139,14 @@ def main(name: str, start: Path, checkpoints: Path, calls: int) -> None:
     learner = build_learner(load_causal_model(start, torch.float32), recipe, settings, autocast)
     engine = Dying(start, EngineSettings(precision="float32"), end=codec.ends)
     engine.calls, engine.dies = calls, calls > 0
-    world = make_world(engine, None, recipe.seed, learner, 4096, recipe.truncated, codec, start=start)
+    resources = make_resources(engine, None, recipe.seed, learner, 4096, recipe.truncated, codec, start=start)
     problems = problems_of(Scene(small_rows(recipe.data.name), codec, start), recipe.rollouts.reads)
     lines: list[str] = []
 
     def note(number: int, metrics: dict[str, float]) -> None:
         lines.append(f"{number} {metrics['episodes/turns']!r} {metrics['reward/spread']!r}")
 
-    run_loop(world, recipe.slots, settings, problems, checkpoints, Watchers(metrics=note))
+    run_loop(resources, recipe.slots, settings, problems, checkpoints, Watchers(metrics=note))
     weights = {name: value.contiguous().clone() for name, value in learner.policy.state_dict().items()}
     save_file(weights, checkpoints.with_suffix(".safetensors"))
     checkpoints.with_suffix(".txt").write_text("\n".join(lines))

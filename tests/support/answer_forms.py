@@ -1,4 +1,4 @@
-"""Forms of answers, as one table: tests hold the verifiers to it, and docs/rewards.md shows it.
+"""A table of the forms of answers. Tests check the verifiers against it, and docs/rewards.md shows it.
 
 python -m tests.support.answer_forms        writes the table into docs/rewards.md
 """
@@ -12,12 +12,12 @@ END = "<!-- end of answer forms -->\n"
 
 
 class Form(NamedTuple):
-    """A completion, what is expected, and what must come of it."""
+    """A completion, the problem's answer, and the expected result."""
 
     completion: str
     expected: str
     read: str | None
-    """The answer that is read."""
+    """The answer that is read from the completion, or None."""
     right: bool
 
 
@@ -68,7 +68,7 @@ FORMS = (
 
 
 def table() -> str:
-    """The forms as Markdown."""
+    """Return the forms as a Markdown table."""
     lines = ["| a completion | the problem's answer | is read as | |", "| --- | --- | --- | --- |"]
     for form in FORMS:
         read = "nothing" if form.read is None else _code(form.read)
@@ -85,7 +85,7 @@ def _code(text: str) -> str:
 
 
 def shown() -> str:
-    """The table that the docs have."""
+    """Return the table in docs/rewards.md."""
     return DOCS.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip("\n") + "\n"
 
 

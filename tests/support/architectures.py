@@ -1,4 +1,4 @@
-"""One small model of each architecture that the packed learner is proved on."""
+"""One small model of each architecture that the packed learner is tested with."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +50,7 @@ SIZE: dict[str, Any] = {
     "eos_token_id": 2,
 }
 ROUGH = {"gemma2, window 6"}
-"""Its own attention rounds the softmax to float32, whatever the weights are."""
+"""Models whose attention rounds the softmax to float32 for every dtype of the weights."""
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZE)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZE)),
@@ -85,12 +85,12 @@ def built(name: str, dtype: torch.dtype) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                parameter.mul_(3.0)  # distributions far from uniform, so that a wrong token shows
+                parameter.mul_(3.0)  # distributions far from uniform, so that the tests detect a wrong token
     return placed(model)
 
 
 def plain(model: nn.Module, sequences: Sequences, temperature: float) -> tuple[Tensor, Tensor]:
-    """By the definition: one sequence at a time through the model's own forward, the whole log-softmax."""
+    """Return log-probs and entropies by definition: one sequence at a time, with the log-softmax over all tokens."""
     log_probs, entropies = [], []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
         ids = placed(torch.tensor([[*prompt, *completion]]))
@@ -102,7 +102,7 @@ def plain(model: nn.Module, sequences: Sequences, temperature: float) -> tuple[T
 
 
 def loss_and_gradients(model: nn.Module, values: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """A loss that every token takes part in with another weight, by its log-prob and by its entropy."""
+    """Return a loss and its gradients. Log-prob and entropy of each token have weights of their own in the loss."""
     log_prob, entropy = values
     weight = torch.linspace(-1.0, 2.0, log_prob.numel(), dtype=torch.float64, device=log_prob.device)
     model.zero_grad()
@@ -112,7 +112,7 @@ def loss_and_gradients(model: nn.Module, values: tuple[Tensor, Tensor]) -> tuple
 
 
 def largest_gap(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """Largest difference of any gradient, relative to the largest entry of the same gradient."""
+    """Return the largest difference of any gradient, relative to the largest entry of the same gradient."""
     return max(
         float((actual[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1e-12))
         for name in expected

@@ -1,4 +1,4 @@
-"""A sandbox of the profile for compilers, for tests that are skipped where this machine cannot hold one."""
+"""A sandbox with the profile for compilers. A test that needs it is skipped if this machine does not support it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""Where tests of the learning core put their models: `pytest --device cpu`, `cuda` or `standin`.
+"""The device for tests of the learning core: `pytest --device cpu`, `cuda` or `standin`.
 
-`standin` is the processor under another device's name (`standin/standin.cpp`): it shows on any machine that tensors
-stand where they must, and says nothing of a GPU's rounding, kernels or speed. What a part gives to the rest of the
-pipeline (rewards, log-probs of completions) stands on the processor whatever the device: tests hold it against
-`.cpu()`.
+`standin` is the processor under another device's name (`standin/standin.cpp`). It shows on any machine whether tensors
+are on the right device. It does not show a GPU's rounding, kernels or speed. The values that a part passes to the rest
+of the pipeline (rewards, log-probs of completions) are on the processor, whichever device is chosen: tests compare them
+with values moved by `.cpu()`.
 
-Tolerances. float64: those of a processor, 1e-9 to 1e-12, on every device. float32: 1e-5 of the largest entry, without
-TF32, which `choose` switches off. Where a precision's own rounding is the measure, float32 and bfloat16: an error from
-float64 of at most 1.5 times that of the model's plain pass in the same precision, over all gradients together, and
-of 3 times for each.
+Tolerances:
+
+- float64: the same as on a processor, 1e-9 to 1e-12, on every device.
+- float32: 1e-5 of the largest entry, without TF32, which `choose` disables.
+- float32 and bfloat16, where a test measures rounding: the error relative to float64 is at most 1.5 times that of the
+  model's plain pass in the same precision, over all gradients together, and at most 3 times for each gradient.
 """
 
 from __future__ import annotations
@@ -22,19 +24,21 @@ import torch
 from torch import Tensor, nn
 
 DEVICE = torch.device("cpu")
-"""Of this run; `choose` sets it before any test is imported."""
+"""The device of this run. `choose` sets it before any test is imported."""
 Placed = TypeVar("Placed", Tensor, nn.Module)
 
 
 def choose(kind: Literal["cuda", "standin"], cache: Path) -> None:
-    """Have the tests, and what they test, compute on a device; on a GPU in a fixed order, so that what is the same to
-    the bit on a processor is so there.
+    """Make the tests and the tested code compute on a device.
+
+    On a GPU, operations are deterministic where torch supports this, so that results that are equal bit for bit on a
+    processor are equal there too.
 
     Args:
-        cache: folder for what is built.
+        cache: folder for the compiled stand-in.
 
     Raises:
-        pytest.UsageError: it cannot be had.
+        pytest.UsageError: the device is not available, or the stand-in cannot be built.
     """
     global DEVICE
     if kind == "cuda":
@@ -42,7 +46,7 @@ def choose(kind: Literal["cuda", "standin"], cache: Path) -> None:
         if not torch.cuda.is_available():
             raise pytest.UsageError("--device cuda: no CUDA device is to be had")
         DEVICE = torch.device("cuda", 0)
-        torch.use_deterministic_algorithms(True, warn_only=True)  # of what has no fixed order there is one way alone
+        torch.use_deterministic_algorithms(True, warn_only=True)  # some operations have no deterministic version
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         return
     from models.base import device
@@ -62,5 +66,5 @@ OF_A_PROCESSOR = pytest.mark.skipif(
 
 
 def placed(value: Placed) -> Placed:
-    """A tensor, or a model in place, on the device of this run."""
+    """Return a tensor on the device of this run, or move a model there in place and return it."""
     return value.to(DEVICE)

@@ -1,7 +1,8 @@
-"""A game of preferences that go round in a circle, played by a softmax policy whose every draw can be enumerated.
+"""A game with cyclic preferences, and a softmax policy for it whose samples can all be enumerated.
 
-Paper beats rock by 0.8, rock scissors by 0.4, scissors paper by 0.6; no scalar reward agrees with that. Answers are one
-token each, so that means over all pairs are exact, and so is the equilibrium that they are compared with.
+Paper beats rock by 0.8, rock beats scissors by 0.4, and scissors beat paper by 0.6. No scalar reward has these
+preferences. Each answer is one token. Means over all pairs are therefore exact, and so is the equilibrium that tests
+compare them with.
 """
 
 from itertools import permutations
@@ -18,21 +19,22 @@ PREFERENCE = 0.5 + MARGIN / 2
 """P(row beats column), [3, 3]."""
 REFERENCE = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64).log()
 ORDERED = torch.tensor(list(permutations(range(3), 2)))
-"""Every better answer with every worse one, [6, 2]. Two equal answers are no pair."""
+"""All ordered pairs of two different answers, the better one first, [6, 2]."""
 
 
 def mixed(logits: Tensor, share: float, reference: Tensor = REFERENCE) -> Tensor:
-    """Log-probs of policy^(1 - share) * reference^share, normalised, [3]."""
+    """Return the log-probs of policy^(1 - share) * reference^share, normalised, [3]."""
     return ((1 - share) * logits.log_softmax(0) + share * reference).log_softmax(0)
 
 
 def held_equilibrium(
     strength: float, share: float = 0.0, reference: Tensor = REFERENCE, preference: Tensor = PREFERENCE
 ) -> Tensor:
-    """Log-probs of the policy proportional to reference * exp(P(. > opponent) / strength), [3], by iteration.
+    """Return the log-probs of the policy proportional to reference * exp(P(. > opponent) / strength), [3].
 
-    Its opponent is the mixture of itself with `share` of the reference; without it the policy is the Nash equilibrium
-    of the game in which each side pays `strength` times its KL to the reference.
+    They are computed by iteration. The opponent is the mixture of the policy with `share` of the reference. If `share`
+    is 0, the policy is the Nash equilibrium of the game in which each side pays `strength` times its KL to the
+    reference.
     """
     logits = reference
     for _ in range(4000):
@@ -42,12 +44,15 @@ def held_equilibrium(
 
 
 def pairs_by_chance(drawn: Tensor) -> Tensor:
-    """How often each ordered pair is seen, [6]: both answers from `drawn` [3] log-probs, the better by preference."""
+    """Return the probability of each ordered pair, [6].
+
+    Both answers are drawn from the log-probs `drawn` [3]; the preference decides which one is better.
+    """
     return drawn.detach().exp()[ORDERED].prod(-1) * PREFERENCE[ORDERED[:, 0], ORDERED[:, 1]]
 
 
 def batch_of_pairs(old: Tensor = REFERENCE) -> TokenBatch:
-    """The ordered pairs as an objective sees them: one token a completion, two completions a pair."""
+    """Return the ordered pairs as a batch for an objective: one token per completion, two completions per pair."""
     answers = ORDERED.flatten()
     nothing = torch.zeros(len(answers), dtype=torch.float64)
     return make_batch(
@@ -60,7 +65,7 @@ def batch_of_pairs(old: Tensor = REFERENCE) -> TokenBatch:
 
 
 def mean_gradient_of_pairs(objective: Objective, logits: Tensor, drawn: Tensor, old: Tensor = REFERENCE) -> Tensor:
-    """Exact gradient of the expected loss with respect to the logits, [3], the sampler held fixed."""
+    """Return the exact gradient of the expected loss with respect to the logits, [3], with a fixed sampler."""
     logits = logits.detach().clone().requires_grad_()
     losses, _ = objective(logits.log_softmax(0)[ORDERED], batch_of_pairs(old))
     return torch.autograd.grad((pairs_by_chance(drawn) * losses).sum(), logits)[0]

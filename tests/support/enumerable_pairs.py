@@ -1,7 +1,8 @@
-"""A softmax policy over a handful of answers, each one token: every pair of answers can be enumerated.
+"""A softmax policy over four answers of one token each, so that all pairs of answers can be enumerated.
 
-Pairs are of two different answers; which one is better is drawn by Bradley-Terry in known rewards. Means over all of
-them are exact, and so is the policy that maximises reward less KL: ref exp(reward / beta), normalised.
+A pair consists of two different answers. The better one is drawn by the Bradley-Terry model with known rewards. Means
+over all pairs are therefore exact, and so is the policy that maximises reward minus KL: ref exp(reward / beta),
+normalised.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,16 @@ from tests.support.tiny_batches import make_batch
 REWARDS = torch.tensor([1.0, 0.2, -0.5, 0.7], dtype=torch.float64)
 REFERENCE = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64).log()
 PAIRS = torch.tensor(list(permutations(range(4), 2)))
-"""Every better answer with every worse one, [12, 2]."""
+"""All ordered pairs of two different answers, the better one first, [12, 2]."""
 DRAWN = REFERENCE.exp()[PAIRS].prod(-1) * torch.sigmoid(REWARDS[PAIRS[:, 0]] - REWARDS[PAIRS[:, 1]])
 CHANCE = DRAWN / DRAWN.sum()
-"""How often each pair is seen, [12]: both answers drawn from the reference, the better one by Bradley-Terry."""
+"""Probability of each pair, [12]: the reference draws both answers, and Bradley-Terry draws the better one."""
 
 
 def batch_of_pairs(pairs: Tensor, reference: Tensor = REFERENCE, **more: Any) -> TokenBatch:
-    """Pairs of answers as an objective sees them: one token a completion, two completions a pair.
+    """Return pairs of answers as a batch for an objective: one token per completion, two completions per pair.
 
-    The reference is given by answer, [answers]; `more` are fields of the batch, by token or completion.
+    `reference` has one value per answer, [answers]. `more` are fields of the batch, per token or per completion.
     """
     answers = pairs.flatten()
     nothing = torch.zeros(len(answers), dtype=torch.float64)
@@ -46,7 +47,7 @@ def batch_of_pairs(pairs: Tensor, reference: Tensor = REFERENCE, **more: Any) ->
 
 
 def batch_of_lists(reward: Sequence[float], reference: Sequence[float], group: Sequence[int]) -> TokenBatch:
-    """Completions of one token each, of these groups, as an objective over groups sees them."""
+    """Return completions of one token each, in the given groups, as a batch for an objective over groups."""
     nothing = torch.zeros(len(reward), dtype=torch.float64)
     return make_batch(
         advantage=nothing,
@@ -59,18 +60,18 @@ def batch_of_lists(reward: Sequence[float], reference: Sequence[float], group: S
 
 
 def losses(objective: Objective, logits: Tensor, pairs: Tensor = PAIRS, **more: Any) -> Tensor:
-    """Loss of each pair under the policy with these logits [answers]; gradient flows."""
+    """Return the loss of each pair under the policy with these logits [answers]; gradient flows."""
     return objective(logits.log_softmax(0)[pairs], batch_of_pairs(pairs, **more))[0]
 
 
 def mean_gradient(
     objective: Objective, logits: Tensor, chance: Tensor = CHANCE, pairs: Tensor = PAIRS, **more: Any
 ) -> Tensor:
-    """Exact gradient of the expected loss with respect to the logits, [answers]."""
+    """Return the exact gradient of the expected loss with respect to the logits, [answers]."""
     logits = logits.clone().requires_grad_()
     return torch.autograd.grad((chance * losses(objective, logits, pairs, **more)).sum(), logits)[0]
 
 
 def optimum(beta: float) -> Tensor:
-    """Logits of the policy that maximises expected reward less beta times the KL to the reference."""
+    """Return the logits of the policy that maximises the expected reward minus beta times the KL to the reference."""
     return REFERENCE + REWARDS / beta

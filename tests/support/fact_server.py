@@ -1,4 +1,4 @@
-"""An MCP server with a few tools, some of which behave badly."""
+"""An MCP server with a few tools. Some of them fail, exit or never reply."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def shout(text: str) -> str:
 
 @server.tool()
 def who() -> str:
-    """The number of the process."""
+    """The id of the process."""
     return str(os.getpid())
 
 

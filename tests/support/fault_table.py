@@ -1,5 +1,6 @@
-"""The table of what each fault did: collected from the tests' reports, as several processes may run them.
+"""A table of the effect of each fault.
 
+The table is collected from the tests' reports, because several processes may run the tests. The environment variable
 FAULT_TABLE names the file that it is written to.
 """
 
@@ -21,12 +22,12 @@ the machine has cores.
 
 @dataclass
 class Table:
-    """Rows of the faults seen so far, by test."""
+    """Rows of the faults that have been injected so far, by test."""
 
     rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The page: faults in the order of their tests."""
+        """Return the page, with the faults in the order of their tests."""
         lines = [HEAD, "| fault | line that is shown | weights | seconds lost |", "| --- | --- | --- | --- |"]
         return "\n".join([*lines, *(f"| {' | '.join(row)} |" for _, row in sorted(self.rows.items()))]) + "\n"
 

@@ -1,4 +1,4 @@
-"""One round's fit of a tiny policy: completions, a learner, and a step whose change of the weights is the gradient."""
+"""The fit of one round on a tiny policy. SGD has learning rate 1, so that the change of the weights is the gradient."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGEST = 8
 
 
 def round_of(sequences: Sequences = SEQUENCES, sizes: Sequence[int] = SIZES) -> Scored:
-    """Completions with the log-probs of an engine that is a little off."""
+    """Return completions whose engine log-probs differ from the exact ones by 0.05, with alternating signs."""
     chosen = scored([0.0] * len(sequences), sizes, sequences=sequences)
     exact = plain_log_probs(tiny_policy(), sequences)
     shifted = [
@@ -55,7 +55,7 @@ def step(
     objective: Objective | None = None,
     **settings: Any,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """The gradient and the metrics of one update."""
+    """Return the gradient and the metrics of one update."""
     learner = learner_of(dtype)
     before = copy.deepcopy(dict(learner.policy.named_parameters()))
     schedule = ScheduleSettings(optimiser=STEP, rounds=1, **settings)

@@ -1,4 +1,4 @@
-"""The commands in the pages of the guide, as a reader would type them."""
+"""The commands in the pages of the guide, as a reader types them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("mlflow/*.md")])
 PROGRAMS = ("rewardflow", "make", "python", "mlflow", "prefect", "dvc", "git")
-"""What a reader types here, and what the tests hold against the programs themselves."""
+"""The programs whose commands are extracted; tests check these commands against the programs themselves."""
 
 _START = re.compile(rf"(?:\$ )?(?:\w+=\S* +)*(?:\.venv/bin/)?({'|'.join(PROGRAMS)}) ")
 _SPAN = re.compile(r"`([^`\n]+)`")
@@ -24,16 +24,16 @@ class Line:
 
     page: Path
     number: int
-    """Of its first line."""
+    """The line number of the command's first line."""
     text: str
-    """As it stands there, without a prompt; lines that a backslash breaks are put together."""
+    """The command without the prompt. Lines that end with a backslash are joined with the next line."""
     program: str
     in_text: bool = False
-    """Whether it stands inside a sentence, where what it needs may be left out."""
+    """Whether the command is inside a sentence or a table, where required arguments may be omitted."""
 
     @property
     def words(self) -> list[str]:
-        """What follows the program, up to a pipe, a redirection or another command."""
+        """The words after the program, up to a pipe, a redirection or another command."""
         words = shlex.split(re.sub(r"\$\([^)]*\)", "1", self.text), comments=True)
         start = next(place for place, word in enumerate(words) if word.removeprefix(".venv/bin/") == self.program)
         after = words[start + 1 :]
@@ -45,7 +45,7 @@ class Line:
 
 
 def lines(page: Path, section: str = "") -> Iterator[Line]:
-    """The commands in the code of a page, fenced or indented; those under one heading where it is named."""
+    """Yield the commands in the code blocks of a page, fenced or indented. `section` limits them to one heading."""
     fenced, heading, kept, began = False, "", "", 0
     for number, text in enumerate(page.read_text().splitlines(), 1):
         if text.lstrip().startswith("```"):
@@ -64,7 +64,7 @@ def lines(page: Path, section: str = "") -> Iterator[Line]:
 
 
 def spans(page: Path) -> Iterator[Line]:
-    """The commands inside a page's sentences and tables."""
+    """Yield the commands inside a page's sentences and tables."""
     fenced = False
     for number, text in enumerate(page.read_text().splitlines(), 1):
         fenced ^= text.lstrip().startswith("```")
@@ -75,8 +75,8 @@ def spans(page: Path) -> Iterator[Line]:
 
 
 def parse(command: Any, words: list[str]) -> str:
-    """Let click read the words without running anything; the command that they end at."""
-    if hasattr(command, "resolve_command"):  # a group; typer's are of its own copy of click
+    """Parse the words with click, without running anything. Return the name of the subcommand, "" if there is none."""
+    if hasattr(command, "resolve_command"):  # a group: typer has its own copy of click, so isinstance does not work
         name, inner, rest = command.resolve_command(command.context_class(command), words)
         assert inner is not None, name
         return f"{name} {parse(inner, rest)}".strip()

@@ -1,8 +1,8 @@
-"""A run of the loop over episodes, for a process that is to be killed in the midst of one.
+"""A run of the loop over episodes in a process that kills itself during an episode.
 
     python -m tests.support.killed_search START CHECKPOINTS STEPS
 
-The process is killed by SIGKILL at the environment's STEPS-th step; 0: never.
+The process sends itself SIGKILL at the environment's STEPS-th step. If STEPS is 0, it runs to the end.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.support.tiny_loops import SLOTS, run
 
 
 def main(start: Path, checkpoints: Path, steps: int) -> None:
-    """Run it, and leave the weights beside the checkpoints."""
+    """Run the loop, and write the final weights to a file next to the folder of the checkpoints."""
     left = steps
 
     def killed(turn: str) -> None:

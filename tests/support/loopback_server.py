@@ -1,4 +1,4 @@
-"""A server that tests answer for, where what is asked of an address must be seen or said."""
+"""HTTP servers on loopback whose replies a test determines, so that the test sees the requests to an address."""
 
 import json
 import threading
@@ -10,14 +10,14 @@ from typing import Any
 
 @contextmanager
 def answering(answer: Callable[[str, Any], tuple[int, object]]) -> Iterator[str]:
-    """A server on loopback that answers every request with `answer(path, body)`: a status and an object."""
+    """Run a server on loopback that answers every request with `answer(path, body)`, a status and an object."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
             status, values = answer(self.path, body)
             data = json.dumps(values).encode()
-            with suppress(ConnectionError):  # who asked waits no longer
+            with suppress(ConnectionError):  # the client has closed the connection
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -39,26 +39,26 @@ HALF_ANSWERS = {
     "cut off": b'HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"server_',
     "cut chunk": b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{"a"',
 }
-"""What a server may send that ends, crashes or is none: each is raised by `http.client` in its own way."""
+"""Replies of a server that stops, crashes or does not use HTTP. `http.client` reports them by different errors."""
 UNREADABLE_ANSWERS = {
     "no JSON": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
     "nested too deeply": b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"[" * 100_000,
 }
-"""Whole answers that cannot be read."""
+"""Complete replies whose body cannot be read."""
 HALF_REFUSALS = {
     "cut chunk": b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nx",
     "stalls": b"HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nx",
 }
-"""Refusals whose text breaks off, or never comes where the connection stays open."""
+"""Refusals whose body is cut off, or never completed if the connection stays open."""
 
 
 @contextmanager
 def sending(reply: Callable[[str], bytes], *, stalls: bool = False) -> Iterator[str]:
-    """A server on loopback that sends `reply(path)` to every request, byte for byte, and closes the connection.
+    """Run a server on loopback that sends `reply(path)` to every request, byte for byte, and closes the connection.
 
     Args:
-        reply: what is sent.
-        stalls: whether the connection stays open as long as the server does.
+        reply: returns the bytes to send.
+        stalls: whether the connection stays open until the server closes, for a minute at most.
     """
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Texts that a policy may write and nobody foresaw, for rewards by rule: each must get a value, and the run go on."""
+"""Unusual completions for tests of rule-based rewards: each must get a value, and the run must continue."""
 
 from models.method.problem import Problem
 from models.method.rollout import Rollout
@@ -23,14 +23,14 @@ TEXTS = [
     "#### (((B)))",
     "The answer is " * 2_000,
 ]
-"""Empty, cut short, binary, of the wrong direction, huge, deep, and of another type than was asked for."""
+"""Empty, truncated, binary, right-to-left, very long, deeply nested, and of another type than the expected one."""
 
 
 def rollout(text: str, problem: Problem, *, finished: bool = True, tokens: int = 1, group: int = 0) -> Rollout:
-    """A completion of one turn."""
+    """Return a completion of one turn."""
     return Rollout(problem, group, (1,) * tokens, None, text, finished)
 
 
 def malformed(problem: Problem) -> list[Rollout]:
-    """All of them as completions of a problem, ended and cut."""
+    """Return each text twice as a completion of a problem: finished and truncated."""
     return [rollout(text, problem, finished=ended) for text in TEXTS for ended in (True, False)]

@@ -1,4 +1,4 @@
-"""A real HTTP receiver of messages on loopback."""
+"""A real HTTP server on loopback that receives messages."""
 
 import json
 import threading
@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from tasks.messages.receivers import Receiver
 
 TOKEN = "s3cr3t-t0ken"
-"""In its address, and to be shown nowhere."""
+"""A part of the receiver's address that must not appear in any output."""
 
 
 class Listener:
-    """A receiver that can be told what to answer, and how slowly."""
+    """A receiver whose status and delay a test sets. It records the messages."""
 
     def __init__(self) -> None:
         self.heard: list[dict[str, str]] = []

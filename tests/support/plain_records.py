@@ -1,4 +1,4 @@
-"""Raw files read by definition, all rows in memory, and held against the shards that the project makes of them."""
+"""A plain reader of raw files. It keeps all rows in memory and compares them with the shards that the project makes."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,17 +23,17 @@ class PlainRecord:
 
 
 def read_rows(files: Sequence[Path], limit: int | None = None) -> list[RawRow]:
-    """All rows of some files."""
+    """Return all rows of some files."""
     return [row for batch in read_batches(files, limit) for row in batch.rows()]
 
 
 def read_records(
     name: str, paths: Sequence[Path], mapping: Mapping[str, str], limit: int | None = None
 ) -> tuple[list[PlainRecord], list[Path]]:
-    """The records of the files that the paths name, and those files; their shards hold the same.
+    """Return the records of the files that the paths name, and these files. Check that their shards are equal.
 
     Raises:
-        UserError: what the shards are refused with.
+        UserError: the files cannot be converted; the error of the code that makes the shards.
     """
     settings = DataSettings.model_validate(
         {"name": "x", "format": name, "path": tuple(paths), "columns": dict(mapping), "limit": limit}

@@ -1,7 +1,7 @@
-"""Random pairs of answers of different lengths, and formulas of pairs written plainly, one pair at a time.
+"""Random pairs of answers of different lengths, to compare objectives with published formulas, one pair at a time.
 
-What a formula is given are the log-probs of the tokens of one pair, [tokens] each: of the better answer and the worse
-one under the policy, then under the reference. It uses nothing of the code that it is held against.
+The arguments of a formula are the log-probs of the tokens of one pair, [tokens] each: of the better and the worse
+answer under the policy, then of both under the reference. A formula uses none of the code that it is compared with.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,23 @@ PAIRS, LONGEST = 6, 7
 
 @dataclass(frozen=True)
 class Pairs:
-    """Answers of random pairs, the worse one first in every other pair."""
+    """Random pairs of answers. In every other pair, the worse answer comes first."""
 
     log_prob: torch.Tensor
-    """Of every token, [tokens], float64; a leaf."""
+    """Log-prob of every token, [tokens], float64; a leaf."""
     batch: TokenBatch
 
     def answers(self, values: Tensor, number: int) -> list[Tensor]:
-        """Token values of the better and the worse answer of a pair, [tokens] each."""
+        """Return the token values of the better and the worse answer of a pair, [tokens] each."""
         assert self.batch.pairs is not None
         return [values[self.batch.completion == int(place)] for place in self.batch.pairs[number]]
 
 
 def random_pairs(seed: int = 0, spread: float = 1.0, **more: Any) -> Pairs:
-    """Pairs whose log-probs are minus exponentially distributed, mean `spread` nats; `more` are fields of the batch."""
+    """Return random pairs. `more` are fields of the batch.
+
+    The negative log-probs are exponentially distributed with a mean of `spread` nats.
+    """
     drawn = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, LONGEST + 1, (2 * PAIRS,), generator=drawn)
     tokens = int(lengths.sum())
@@ -58,13 +61,13 @@ def random_pairs(seed: int = 0, spread: float = 1.0, **more: Any) -> Pairs:
 
 
 def as_it_is(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Loss of each pair [pairs] and its sum's gradient [tokens], from the objective as the fit calls it."""
+    """Return the loss of each pair [pairs] and the gradient of their sum [tokens]; call an objective as a fit does."""
     loss, _ = objective(pairs.batch.by_pair(pairs.log_prob), pairs.batch)
     return loss, torch.autograd.grad(loss.sum(), pairs.log_prob)[0]
 
 
 def as_published(formula: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Loss of each pair [pairs] and its sum's gradient [tokens], from a formula of one pair."""
+    """Return the loss of each pair [pairs] and the gradient of their sum [tokens]; call a formula for each pair."""
     reference = pairs.batch.reference
     assert reference is not None
     loss = torch.stack(
@@ -74,6 +77,6 @@ def as_published(formula: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], pa
 
 
 def gap(objective: Objective, formula: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], pairs: Pairs) -> float:
-    """Largest difference between an objective and a formula, of loss or gradient."""
+    """Return the largest difference between an objective and a formula, in loss or gradient."""
     mine, published = as_it_is(objective, pairs), as_published(formula, pairs)
     return max(float((first - other).detach().abs().max()) for first, other in zip(mine, published, strict=True))

@@ -1,4 +1,4 @@
-"""Random completions of unequal length, in the project's rows and as the padded tables of published code."""
+"""Random completions of unequal length, in the project's rows and in the padded tables of published code."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +16,12 @@ TOKENS = sum(LENGTHS)
 def random_round(
     seed: int = 0, *, move: float = 0.4, gap: float = 0.3, by_token: bool = False
 ) -> tuple[Tensor, TokenBatch]:
-    """Log-probs of the policy now, [tokens], and the rest of the batch, float64.
+    """Return the log-probs under the present policy, [tokens], and the rest of the batch, float64.
 
     Args:
-        move: nats by which a token's log-prob has moved since the round began, one deviation.
-        gap: nats by which the engine's differ from the learner's.
-        by_token: whether the tokens of a completion have advantages of their own.
+        move: standard deviation of the change of a log-prob since the round began, nats.
+        gap: standard deviation of the difference between the log-probs of engine and learner, nats.
+        by_token: whether each token of a completion has an advantage of its own.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -38,17 +38,17 @@ def random_round(
 
 
 def padded(values: Tensor, fill: float = 0.0) -> Tensor:
-    """A row of tokens as a table, [completions, longest]; gradient flows."""
+    """Return a row of tokens as a table, [completions, longest]; gradient flows."""
     return torch.nn.utils.rnn.pad_sequence(values.split(LENGTHS), batch_first=True, padding_value=fill)
 
 
 def mask() -> Tensor:
-    """Which places of the table hold a token, [completions, longest], 0 or 1."""
+    """Return the mask of the table: 1 where it holds a token, otherwise 0, [completions, longest]."""
     return padded(torch.ones(TOKENS, dtype=torch.float64))
 
 
 def completion_weights() -> Tensor:
-    """Weight of each token where every completion counts the same, [tokens]."""
+    """Return the weight of each token if every completion has the same total weight, [tokens]."""
     lengths = torch.tensor(LENGTHS, dtype=torch.float64)
     return (1.0 / (len(LENGTHS) * lengths)).repeat_interleave(torch.tensor(LENGTHS))
 
@@ -62,13 +62,13 @@ def assert_same(
     loss: bool = True,
     **settings: Any,
 ) -> None:
-    """Loss and gradient of the objective are those of a published formula, to 1e-12.
+    """Assert that loss and gradient of the objective equal those of a published formula to 1e-12.
 
     Args:
         objective: the part.
-        reference: gets log-probs and batch, gives the loss of the whole batch, a number.
-        weights: how the objective's losses are summed, [units]; None: their mean.
-        loss: whether the loss is the formula's too; where False, the gradient alone.
+        reference: returns the loss of the whole batch, a number, from log-probs and batch.
+        weights: weights of the sum of the objective's losses, [units]; None: their mean.
+        loss: whether to compare the losses too; if False, only the gradients are compared.
     """
     log_prob, seen = random_round(seed, **settings)
     log_prob.requires_grad_()

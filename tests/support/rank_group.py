@@ -1,4 +1,4 @@
-"""Several processes that learn together, on this machine and through gloo, for tests of what ranks do."""
+"""Several processes that learn together on this machine and communicate by gloo, for tests of ranks."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SECONDS = 240
 
 
 def on_ranks(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
-    """What `work(ranks, *given)` gives on each of `count` fresh processes, in their order.
+    """Return the results of `work(ranks, *given)` on each of `count` new processes, in the order of the ranks.
 
     Args:
-        count: processes.
-        work: a function of a module.
-        given: what it is called with; can be sent to another process.
+        count: number of processes.
+        work: a function of a module, so that it can be pickled.
+        given: further arguments of `work`; they must be picklable.
 
     Raises:
-        RuntimeError: one of them raised; its traceback.
+        RuntimeError: a process raised an exception; the message contains its traceback.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -47,11 +47,11 @@ def on_ranks(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
 
 @cache
 def _prepared() -> Any:
-    """How processes are made: copies of one that has imported what takes long."""
+    """Return a context whose processes are forks of a server that has imported the slow modules."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.tiny_loops", "models.learner.sharding", "models.reward_models.fit"])
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # the server does not hear of the path otherwise
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # otherwise the server does not get sys.path
     try:
         forkserver.ensure_running()
     finally:

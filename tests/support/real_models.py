@@ -1,4 +1,4 @@
-"""The recipes for real models, the data that they are given, and a tiny base of their architecture."""
+"""The recipes for real models, their data, and a tiny base model of the same architecture."""
 
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.special_tokens import CHAT
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted((ROOT / "recipes" / "real").glob("*.yaml"))
 QWEN = [file for file in RECIPES if file.stem.startswith("qwen3_")]
-"""Those of a size that a GPU trains, on data of the user's own."""
+"""Recipes for Qwen3, whose models fit on one GPU. Their data are the user's own files."""
 DATA = {
     "reverse_text": ("data.path=train.jsonl", "data.test_path=test.jsonl"),
     "gsm8k": ("data.path=gsm8k_train.jsonl", "data.test_path=gsm8k_test.jsonl"),
@@ -24,7 +24,7 @@ DATA = {
 
 
 def data_of(file: Path, folder: Path) -> list[str]:
-    """Overrides that name the data of a recipe, which are in `folder` or made of what is there."""
+    """Return overrides that name the data files of a recipe. The files are in `folder` or are made from files there."""
     kind = next(name for name in DATA if name in file.stem)
     folder = reversed_texts(folder) if kind == "reverse_text" else folder
     return [override.replace("=", f"={folder}/") for override in DATA[kind]]
@@ -39,7 +39,7 @@ def reversed_texts(folder: Path) -> Path:
 
 
 def save_tiny_qwen(folder: Path) -> Path:
-    """A random Qwen3 with a byte-level tokenizer that has a chat template, as a base folder."""
+    """Write a random Qwen3, and a byte-level tokenizer with a chat template, as a base folder."""
     tokenizer = train_tokenizer(["Natalia sold 48 clips ; Human : Assistant :"], TokenizerSettings(vocabulary=300))
     tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
     tokenizer.chat_template = CHAT.replace("{{ bos_token }}", "")

@@ -1,4 +1,4 @@
-"""Tests of which every run takes some, and others with every commit."""
+"""Rotation of tests: a run takes some of the marked tests, and the selection changes with every commit."""
 
 import subprocess
 import zlib
@@ -12,7 +12,7 @@ import pytest
 
 
 class Item(Protocol):
-    """What is read and marked of a test: pytest's own are such."""
+    """The attributes of a test that `rotate` uses. pytest's items have them."""
 
     nodeid: str
 
@@ -23,24 +23,29 @@ class Item(Protocol):
 
 @cache
 def turn(folder: Path) -> int:
-    """Commits of the checkout in `folder`; zero where git knows none."""
+    """Return the number of commits of the checkout in `folder`, or 0 if git reports none."""
     try:
         counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=folder, capture_output=True, text=True)
-    except FileNotFoundError:  # no git at all
+    except FileNotFoundError:  # git is not installed
         return 0
     return int(counted.stdout) if counted.returncode == 0 else 0
 
 
 def first(test: str) -> int:
-    """The turn of a test's first case, before it is divided by how many turns there are."""
+    """Return the turn of a test's first case, before it is reduced modulo the number of turns."""
     return zlib.crc32(test.encode())
 
 
 def rotate(items: Sequence[Item], turn: int) -> None:
-    """Mark as thorough what `rotating(of=N)` leaves for other turns: of the cases of a test, or of a file's tests
-    without cases, all but every N-th. Tests that share something dear are `together` under a name: a turn has all or
-    none of them, and `of` such names take turns in the order of the alphabet. Tests begin at different turns, so that
-    no turn has the first case of all of them."""
+    """Mark as thorough the tests that this turn leaves out.
+
+    The mark `rotating(of=N)` belongs to a series: the cases of one test, or the tests without cases of one file. A turn
+    runs every N-th member of a series. The series begin at different turns, so that no turn has the first case of all
+    of them.
+
+    Tests that share an expensive resource have the mark `rotating(of=N, together=NAME)`. A turn runs all tests of a
+    name or none of them, and the N names take turns in alphabetical order.
+    """
     seen: Counter[str] = Counter()
     marks = [item.get_closest_marker("rotating") for item in items]
     names = sorted({mark.kwargs["together"] for mark in marks if mark and "together" in mark.kwargs})

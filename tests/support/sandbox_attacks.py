@@ -1,7 +1,7 @@
-"""Programs that try to get out, to see or change what is not theirs, to harm the machine, or to pass without working.
+"""Programs that attack the sandbox: they access files or processes outside, harm the machine, or forge a verdict.
 
-Each passes its tests, f(x) = x + 1, if and only if it succeeds. SECRET and FOLDER stand for a file outside and where it
-lies, PORT and NAME for sockets that listen outside.
+A program passes its tests, f(x) = x + 1, only if its attack succeeds. The tests replace SECRET and FOLDER with a file
+outside of the sandbox and its folder, and PORT and NAME with sockets that listen outside.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ HONEST = "def f(x):\n    return x + 1\n"
 
 
 def _does(*lines: str, then: str = "return x + 1", before: str = "") -> str:
-    """A program that does something and answers rightly if that worked."""
+    """Return a program that runs `lines` and, if they raise no exception, the statement `then`.
+
+    By default, this statement returns the right answer.
+    """
     return "import os, sys\n" + before + "def f(x):\n" + "".join(f"    {line}\n" for line in (*lines, then))
 
 
 def _calls(number: str, *arguments: str) -> str:
-    """A program that makes a system call and answers rightly if the kernel did it."""
+    """Return a program that makes a system call, and returns the right answer if the kernel executed the call."""
     made = f"library.syscall({', '.join((number, *arguments))})"
     return _does(f"if {made} < 0:", "    raise OSError", before="import ctypes\nlibrary = ctypes.CDLL(None)\n")
 
@@ -63,7 +66,7 @@ OUTSIDE: Mapping[str, str] = {
     "memory by proc": _does("open('/proc/self/mem', 'rb')"),
     "processes by proc": _does("os.listdir('/proc')"),
 }
-"""Files, names and addresses outside."""
+"""Access to files, names and addresses outside of the sandbox."""
 
 PROCESSES: Mapping[str, str] = {
     "kill the parent": _does("os.kill(os.getppid(), 9)"),
@@ -86,7 +89,7 @@ PROCESSES: Mapping[str, str] = {
     "higher limits": _does("resource.setrlimit(resource.RLIMIT_AS, (-1, -1))", before="import resource\n"),
     "priority": _does("os.nice(-5)"),
 }
-"""Other processes and more rights."""
+"""Signals to other processes, new processes, and more rights."""
 
 CALLS: Mapping[str, str] = {
     "ptrace": _calls("101", "16", "os.getppid()", "0", "0"),
@@ -114,7 +117,7 @@ CALLS: Mapping[str, str] = {
     "execute by file": _calls("322", "-100", "b'/usr/bin/true'", "0", "0", "0"),
     "shared memory": _calls("29", "0", "4096", "0o1600"),
 }
-"""System calls by their numbers on x86-64."""
+"""Forbidden system calls, by their numbers on x86-64."""
 
 HARM: Mapping[str, str] = {
     "endless loop": _does("while True:", "    pass"),
@@ -136,7 +139,7 @@ HARM: Mapping[str, str] = {
         before="import signal\n",
     ),
 }  # fmt: skip
-"""Time, memory, disk."""
+"""Excessive use of time, memory or disk, and crashes."""
 
 LIES: Mapping[str, str] = {
     "equal to all": _does(before="class All:\n    __eq__ = lambda *_: True\n", then="return All()"),
@@ -223,4 +226,4 @@ LIES: Mapping[str, str] = {
     "source with zeros": "def f(x):\n    return x + 1\n\0",
     "half characters": "def f(x):\n    return '\ud800'\n",
 }  # fmt: skip
-"""Answers, and what the judge might take for them."""
+"""False answers, forged messages to the judge, and source that Python cannot compile."""

@@ -1,4 +1,4 @@
-"""An engine that says what it is told to: one thing to plain prompts of the tiny loops, another behind a context."""
+"""An engine with fixed answers: a list for the plain prompts of the tiny loops, one answer for any other prompt."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ import torch
 
 from models.engines.engine import Generated, Sampling
 from tests.support.tiny_loops import PROBLEMS
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 PLAIN = {problem.tokens for problem in PROBLEMS}
 
 
 class Scripted:
-    """Answers a plain prompt by each of `answers` in turn, any other by what stands for a refinement."""
+    """Answers a plain prompt by each of `answers` in turn, and any other prompt by a fixed refinement."""
 
     dtype = torch.float32
 

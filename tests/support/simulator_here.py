@@ -1,4 +1,4 @@
-"""Whether circuits can be simulated on this machine: what needs that skips itself where it cannot be had."""
+"""A check whether this machine can simulate circuits. Tests that need the simulation are skipped if it cannot."""
 
 from functools import cache
 
@@ -13,7 +13,7 @@ REASON = "Icarus Verilog, or namespaces to hold it, are missing"
 
 @cache
 def simulator_here() -> bool:
-    """Whether the reward of circuits can be asked."""
+    """Return whether the reward for circuits can be computed here."""
     try:
         UnitTests(reads="verilog").try_out()
     except UserError:
@@ -22,7 +22,7 @@ def simulator_here() -> bool:
 
 
 def skip_without_simulator(recipe: Recipe) -> None:
-    """Skip the test where `recipe` needs a simulator that is missing."""
+    """Skip the test if `recipe` needs a simulator that is missing."""
     needs = any(isinstance(reward, UnitTests) and reward.reads == "verilog" for reward in recipe.rewards)
     if needs and not simulator_here():
         pytest.skip(REASON)

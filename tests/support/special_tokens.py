@@ -1,4 +1,4 @@
-"""A tokenizer such as Llama's and Gemma's, which begins every text with a BOS and whose chats end turns by a token."""
+"""A tokenizer like Llama's and Gemma's: a text begins with a BOS, and a special token ends each turn of a chat."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ CHAT = (
 
 
 def llama_like(chat_template: str | None = CHAT) -> Any:
-    """27 tokens or so: those of `tiny_models.word_tokenizer`, <bos>, <turn>, user and assistant."""
+    """Return a tokenizer with the tokens of `tiny_models.word_tokenizer`, <bos>, <turn>, user and assistant."""
     words = [*map(str, range(17)), "+", "=", ";", "####", "<bos>", "<turn>", "user", "assistant"]
     tokenizer: Any = train_tokenizer([" ".join(words)], TokenizerSettings(kind="words", vocabulary=64))
     tokenizer.add_special_tokens({"bos_token": "<bos>", "additional_special_tokens": ["<turn>"]})

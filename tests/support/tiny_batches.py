@@ -1,4 +1,4 @@
-"""What an objective sees, for tests of its formula alone."""
+"""Token batches for tests of an objective's formula alone."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,12 +11,12 @@ from models.method.token_batch import TokenBatch
 
 
 def numbers(*values: float) -> Tensor:
-    """Values to compute with by hand, [values], float64."""
+    """Return the values as a tensor, [values], float64."""
     return torch.tensor(values, dtype=torch.float64)
 
 
 def gradient_of(objective: Objective, log_prob: Tensor, seen: TokenBatch) -> Tensor:
-    """The gradient of the sum of an objective's losses with respect to the log-probs, in their shape."""
+    """Return the gradient of the sum of an objective's losses with respect to the log-probs, in their shape."""
     log_prob = log_prob.clone().requires_grad_()
     return torch.autograd.grad(objective(log_prob, seen)[0].sum(), log_prob)[0]
 
@@ -37,11 +37,11 @@ def make_batch(
     progress: float = 0.0,
     marked: Tensor | None = None,
 ) -> TokenBatch:
-    """A whole batch around what a test says of it.
+    """Make a complete batch from the fields that a test sets.
 
-    Where it says nothing, each token is a completion of its own (`completion`), each completion stands alone (`group`),
-    is the policy's (`origins`) and worth nothing (`reward`), no token has any entropy or is `marked`, and the sampler
-    (`behaviour`) is the policy as the round began.
+    By default, each token is a completion of its own (`completion`), and each completion is a group of its own
+    (`group`), written by the policy (`origins`) with reward 0 (`reward`). The entropy of each token is 0, and no token
+    is `marked`. If `behaviour` is None, the sampler is the policy at the beginning of the round (`old`).
     """
     completion = torch.arange(len(advantage)) if completion is None else completion
     count = int(completion.max()) + 1
@@ -65,5 +65,8 @@ def make_batch(
 def sampled_batch(
     advantage: Tensor, old: Tensor, behaviour: Tensor | None = None, reference: Tensor | None = None
 ) -> TokenBatch:
-    """Completions of one token each, drawn by the policy as the round began where `behaviour` says nothing else."""
+    """Make a batch of completions of one token each.
+
+    If `behaviour` is None, they are sampled by the policy at the beginning of the round.
+    """
     return make_batch(advantage, behaviour, old, reference)

@@ -1,4 +1,4 @@
-"""An engine that is a plain function of what it reads, for tests of episodes: its words are known beforehand."""
+"""An engine whose answers are a plain function of the prompt and the seed, so that tests of episodes know them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,12 +10,12 @@ from models.text.encoding import Codec
 
 
 class Saying(Engine):
-    """Says what a function makes of a text, each time for certain.
+    """Answers with the result of a function of the prompt, with probability 1.
 
     Args:
-        codec: its tokens.
-        say: what it says to the words that it reads, given the seed of the ask.
-        chance: probability that it says some words to others, where that is scored.
+        codec: converts between text and tokens.
+        say: returns the answer to the words of a prompt, given the seed of the request.
+        chance: returns the probability of an answer's words after a prompt's words; `score` uses it.
     """
 
     dtype = torch.float32
@@ -29,11 +29,11 @@ class Saying(Engine):
         self.codec, self.say, self.chance = codec, say, chance
         self.vocabulary = len(codec.tokenizer)
         self.asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-        """What it read and what it said, [asks]."""
+        """The tokens of each prompt and of its answer, [requests]."""
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = []
-        for ask in asks:
+        for ask in requests:
             ids = tuple(self.codec.completions([self.say(self._words(ask.prompt), ask.seed)])[0])
             self.asked.append((tuple(ask.prompt), ids))
             made.append(Generated(ids, torch.zeros(len(ids)), True))

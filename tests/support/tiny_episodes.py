@@ -1,4 +1,4 @@
-"""What tests of episodes share: an environment that answers every turn, and an engine that remembers its asks."""
+"""Shared code for tests of episodes: an environment that answers each turn, and an engine that records its requests."""
 
 import hashlib
 import time
@@ -17,22 +17,22 @@ from models.method.rollout import Rollout
 from models.parts.rollouts.episodes import Episodes
 from models.text.encoding import Codec
 from tests.support.tiny_loops import SCHEDULE, new_learner
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 ENDING = Codec(CODEC.tokenizer, also_end=tuple(ids[0] for ids in CODEC.inside(["=", ";", "+", "5"])))
-"""A codec in which much ends a turn, so that the turns of a policy that was never trained do end."""
+"""A codec in which many tokens end a turn, so that the turns of an untrained policy end."""
 WORDS = ["3 + 4", "5", "9 = ;", "7 7", "= 8 + 1"]
-"""What it says; the policy's tokenizer knows each word."""
+"""The environment's answers. The policy's tokenizer knows each word."""
 
 
 class Listening(TransformersEngine):
-    """Remembers what it is asked and what it answers."""
+    """An engine that records its requests and its answers."""
 
     asked: list[tuple[CompletionRequest, Generated]]
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        made = super().each(asks, drawing)
-        self.asked = [*getattr(self, "asked", []), *zip(asks, made, strict=True)]
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        made = super().complete(requests, drawing)
+        self.asked = [*getattr(self, "asked", []), *zip(requests, made, strict=True)]
         return made
 
 
@@ -59,7 +59,7 @@ class _Chatter:
 
 @dataclass(frozen=True, kw_only=True)
 class Chatter(Environment):
-    """Says a few words after every turn, by chance; a turn is worth the sevens in it."""
+    """An environment that answers every turn by a few pseudo-random words. A turn's reward is its number of sevens."""
 
     name = "chatter"
     lasts: int = 3
@@ -82,12 +82,12 @@ def hang(turn: str) -> None:
 
 
 def episodes(environment: Environment, **settings: Any) -> Episodes:
-    """Rollouts that play with it."""
+    """Return rollouts in the given environment."""
     return Episodes(**{"prompts": 4, "group_size": 4, "max_tokens": 48, "environment": environment, **settings})
 
 
 def gap(rollouts: Sequence[Rollout]) -> float:
-    """Largest difference between what the engine said of the policy's tokens and what the learner says."""
+    """Return the largest difference between the log-probs of engine and learner on the policy's tokens."""
     read = Readings(new_learner(SCHEDULE), 4096).policy(rollouts)
     gaps = [
         (said - row.cpu())[torch.tensor(rollout.written)].abs().max()

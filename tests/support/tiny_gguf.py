@@ -1,4 +1,4 @@
-"""Small GGUF files that tests write with the package gguf: random models with a byte-level tokenizer."""
+"""Small GGUF files, written with the package gguf: random models with a byte-level tokenizer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ CONFIGS = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 
 
 def tiny_model(architecture: str, tied: bool = True, **settings: Any) -> Any:
-    """A random model of one of the supported architectures with 300 tokens, float32."""
+    """Return a random model of one of the supported architectures with 300 tokens, float32."""
     torch.manual_seed(0)
     config = CONFIGS[architecture](
         vocab_size=300, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
@@ -37,13 +37,13 @@ def write_gguf(
     without: Sequence[str] = (),
     more: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
-    """Write a model as a GGUF file as llama.cpp does.
+    """Write a model as a GGUF file in the layout of llama.cpp.
 
     Args:
-        matrices: type of its matrices.
-        changed: metadata that differs, by key.
-        without: names of tensors and keys that are left out.
-        more: further tensors.
+        matrices: type of the model's matrices.
+        changed: metadata to change, by key.
+        without: names of tensors and keys to omit.
+        more: further tensors, by name.
     """
     config = model.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -90,7 +90,7 @@ def write_gguf(
 
 
 def tokenizer_facts(pre: str = "gpt-2") -> dict[str, Any]:
-    """Metadata of a byte-level tokenizer of 300 tokens at most."""
+    """Return the metadata of a byte-level tokenizer of at most 300 tokens."""
     fitted = json.loads(train_tokenizer([TEXT] * 3, TokenizerSettings(vocabulary=300)).backend_tokenizer.to_str())
     tokens = sorted(fitted["model"]["vocab"], key=fitted["model"]["vocab"].__getitem__)
     return {
@@ -108,7 +108,7 @@ def tokenizer_facts(pre: str = "gpt-2") -> dict[str, Any]:
 
 
 def add_value(writer: GGUFWriter, key: str, value: Any) -> None:
-    """Write one entry of the metadata in the type that the format gives it."""
+    """Write one entry of the metadata with the GGUF type that matches the Python type of its value."""
     if isinstance(value, list):
         writer.add_array(key, value)
     elif isinstance(value, bool):
@@ -122,7 +122,7 @@ def add_value(writer: GGUFWriter, key: str, value: Any) -> None:
 
 
 def interleaved(values: np.ndarray, name: str, config: Any) -> np.ndarray:
-    """Queries and keys of Llama, with the halves of each head's rotary dimensions interleaved."""
+    """Interleave the halves of each head's rotary dimensions in Llama's queries and keys. Return others unchanged."""
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     count = next((number for part, number in heads.items() if part in name), None)
     if count is None:

@@ -1,4 +1,4 @@
-"""What tests of judges share: one that answers as it is told, a small real one, and a server over an engine."""
+"""Shared code for tests of judges: a judge with fixed answers, a small real judge, and a server with an engine."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,19 +18,19 @@ from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.judge import Answer, GenerativeJudge
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 MALFORMED = ["", " ", "\x00\x01\x02", "{prompt} {completion}", "x" * 300_000, "#### 9", "é\ud800"]
-"""Completions that a reward by a judge must take."""
+"""Unusual completions that a reward with a judge must accept."""
 
 
 class Scripted(GenerativeJudge):
-    """Answers what a function of question and vote says; remembers what it was asked."""
+    """A judge whose answer is a function of question and vote. It records the questions."""
 
     def __init__(self, says: Callable[[str, int], str | Answer]) -> None:
         self.says = says
@@ -41,20 +41,20 @@ class Scripted(GenerativeJudge):
         return [[_answer(self.says(question, vote)) for vote in range(votes)] for question in questions]
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """It says the same with any weights."""
+        """Ignore the weights: the answers do not depend on them."""
 
     def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
-        """Of the question's characters alone, and other for every text."""
+        """Return values that depend only on the characters of the question and the length of the text."""
         return [[-float(sum(map(ord, question)) % 97) / len(text) for text in texts] for question in questions]
 
 
-def world_of(says: Callable[[str, int], str | Answer]) -> World:
-    """A world whose judge answers so."""
-    return replace(make_world(), judge=Scripted(says))
+def resources_of(says: Callable[[str, int], str | Answer]) -> RunResources:
+    """Make resources whose judge returns the given answers."""
+    return replace(make_resources(), judge=Scripted(says))
 
 
 def rollouts(*texts: str, group: int = 0, prompt: str = "add") -> list[Rollout]:
-    """Completions of a prompt, a group of their own."""
+    """Return completions of one prompt, which form one group."""
     problem = Problem(f"p{group}", prompt, "7")
     return [Rollout(problem, group, (5,), torch.zeros(1), text, True) for text in texts]
 
@@ -66,8 +66,10 @@ def _answer(said: str | Answer) -> Answer:
 def save_judge(
     folder: Path, shown: Mapping[str, str] | Sequence[tuple[str, str]], steps: int = 60, codec: Codec = CODEC
 ) -> Path:
-    """A real judge as a model folder: it was shown what to answer to each question, in words of `codec`; where it was
-    shown several answers it gives them by turns."""
+    """Fit a real judge to an answer for each question, in words of `codec`, and save it as a model folder.
+
+    If a question has several answers in `shown`, the judge learns to give each of them with similar probability.
+    """
     pairs = list(shown.items()) if isinstance(shown, Mapping) else shown
     model = tiny_policy(torch.float32, spread=1.0, vocabulary=len(codec.tokenizer))
     rows = Sequences(
@@ -81,7 +83,10 @@ def save_judge(
 
 @contextmanager
 def served(folder: Path, heard: Callable[[PendingRequest], None] = lambda asked: None) -> Iterator[tuple[str, str]]:
-    """Address and key of a server on loopback that draws with an engine of ours; `heard` sees every request first."""
+    """Run a server on loopback that samples with an engine of the project. Yield its address and key.
+
+    Every request is first passed to `heard`.
+    """
     engine = TransformersEngine(folder, EngineSettings(precision="float32"), end=CODEC.ends)
     with Gateway() as gateway:
 
@@ -92,7 +97,7 @@ def served(folder: Path, heard: Callable[[PendingRequest], None] = lambda asked:
                     body = asked.body
                     ids, _ = prompt_of(CODEC, body, [])
                     ask = CompletionRequest(tuple(ids), int(body["seed"]), int(body["max_tokens"]))
-                    (made,) = engine.each([ask], TokenSampling(temperature=float(body["temperature"])))
+                    (made,) = engine.complete([ask], TokenSampling(temperature=float(body["temperature"])))
                     (text,) = CODEC.text([made.tokens])
                     asked.answer(completion(True, [(text, made.finished)], len(ids), len(made.tokens)))
                 except Refused as error:

@@ -1,6 +1,6 @@
-"""A whole small run of the loop that the tests of its behaviour share: policy, parts, diary.
+"""A complete small run of the loop, shared by the tests of its behaviour: policy, parts and diary.
 
-A tiny real policy, transformers' generate as the engine, real checkpoints on disk.
+The policy is a tiny real model, the engine is transformers' generate, and real checkpoints are written to disk.
 """
 
 import copy
@@ -19,11 +19,11 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.judge import GenerativeJudge
 from models.method.learner import Learner
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.method.slots import Slots
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo
 from models.parts.reference.frozen import Frozen
@@ -35,7 +35,7 @@ from models.text.encoding import Codec
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 TOKENIZER = CODEC.tokenizer
 END = TOKENIZER.eos_token_id
@@ -59,19 +59,19 @@ class Sevens(Reward):
 
     name = "sevens"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         words = [rollout.text.split() for rollout in rollouts]
         return torch.tensor([actual.count("7") / max(1, len(actual)) for actual in words])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Brief(Reward):
-    """One minus the share of the allowed length."""
+    """One minus the completion's length divided by the maximum length, 5 tokens."""
 
     name = "brief"
     weight: float = 0.1
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor([1.0 - len(rollout.completion) / 5 for rollout in rollouts])
 
 
@@ -86,7 +86,7 @@ SLOTS = Slots(
 
 
 def save_start(folder: Path) -> Path:
-    """The policy that every run begins with, as a model folder."""
+    """Save the policy that every run begins with as a model folder."""
     save_model_folder(tiny_policy(torch.float32, spread=3.0), TOKENIZER, folder)
     return folder
 
@@ -104,7 +104,7 @@ def new_learner(schedule: ScheduleSettings, lora: bool = False) -> Learner:
 
 @dataclass
 class Diary:
-    """Everything that the loop told."""
+    """A record of everything that the loop reports to its watchers."""
 
     metrics: dict[int, dict[str, float]]
     samples: dict[int, list[dict[str, object]]]
@@ -133,14 +133,14 @@ def run(
     codec: Codec = CODEC,
     judge: GenerativeJudge | None = None,
 ) -> tuple[Learner, Diary]:
-    """One run of the loop in a fresh process's state. Returns the learner and what was told."""
-    torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
+    """Run the loop as in a new process. Return the learner and the diary."""
+    torch.manual_seed(12345 + len(str(checkpoints)))  # the state of the global generator must not matter
     learner, diary = learner or new_learner(schedule, lora), Diary({}, {}, [])
-    world = make_world(
+    resources = make_resources(
         engine(start, EngineSettings(precision="float32"), end=codec.ends), learner=learner, codec=codec, judge=judge
     )
     try:
-        run_loop(world, slots, schedule, problems, checkpoints, diary.watchers(killed_in))
+        run_loop(resources, slots, schedule, problems, checkpoints, diary.watchers(killed_in))
     except KeyboardInterrupt:
         assert killed_in is not None
     return learner, diary

@@ -1,4 +1,4 @@
-"""Tiny policies and rollouts that the tests of the learning core share."""
+"""Tiny policies and rollouts, shared by the tests of the learning core."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -33,7 +33,10 @@ def tiny_policy(
     spread: float = 6.0,
     hidden: int = 64,
 ) -> Any:
-    """A Qwen3 of 2 layers whose next-token distributions are far from uniform; in float64 exact to the last digits."""
+    """Make a Qwen3 of 2 layers whose next-token distributions are far from uniform.
+
+    In float64, its norms do not round to float32.
+    """
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=vocabulary,
@@ -61,7 +64,7 @@ def tiny_policy(
 
 
 def _keep_float64_in_norms(model: nn.Module) -> None:
-    """transformers' norm rounds to float32 on its way, which would hide what float64 is to show."""
+    """Replace the norms of transformers, which round to float32 and would limit the precision of tests in float64."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, Qwen3RMSNorm):
@@ -71,7 +74,7 @@ def _keep_float64_in_norms(model: nn.Module) -> None:
 
 
 def plain_log_probs(model: Any, sequences: Sequences, temperature: float = 1.0) -> list[Tensor]:
-    """Log-probs of each completion by the definition: one sequence at a time, the whole log-softmax."""
+    """Return the log-probs of each completion by definition: one sequence at a time, log-softmax over all tokens."""
     rows = []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
         ids = placed(torch.tensor([[*prompt, *completion]]))
@@ -86,7 +89,7 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
-    """24 tokens: <pad>, <end>, <unk>, the numbers 0 to 16, and + = ; ####"""
+    """Return a tokenizer of 24 tokens: <pad>, <end>, <unk>, the numbers 0 to 16, and + = ; ####"""
     text = " ".join(str(number) for number in range(17)) + " + = ; ####"
     return train_tokenizer([text], TokenizerSettings(kind="words", vocabulary=64))
 
@@ -97,7 +100,7 @@ def scored(
     components: Mapping[str, Tensor] | None = None,
     sequences: Sequences | None = None,
 ) -> Scored:
-    """Rewards of completions in groups of the given sizes, one group after the other."""
+    """Return completions with the given rewards, in groups of the given sizes, one group after the other."""
     groups = [number for number, size in enumerate(sizes) for _ in range(size)]
     prompts = sequences.prompts if sequences else [[3]] * len(groups)
     completions = sequences.completions if sequences else [[1]] * len(groups)
@@ -109,8 +112,11 @@ def scored(
 
 
 def contents(value: Any) -> Any:
-    """`value` in a form that is equal to another's where all that it holds is, log-probs to the last bit: completions
-    and rollouts themselves are equal to nothing but themselves."""
+    """Return `value` in a form that can be compared with `==`.
+
+    Two results are equal if and only if all contents are equal, log-probs bit for bit. Completions and rollouts
+    themselves compare by identity.
+    """
     if isinstance(value, torch.Tensor):
         return str(value.dtype), value.tolist()
     if isinstance(value, (list, tuple)):
@@ -121,7 +127,7 @@ def contents(value: Any) -> Any:
 
 
 def each_token(values: Tensor, chosen: Scored) -> Sequence[Tensor]:
-    """`values` [completions] at each token of `chosen`, as a fit takes them."""
+    """Return `values` [completions] at each token of `chosen`, in the form that a fit takes."""
     return Signal.of_completions(values, chosen.lengths).tokens
 
 
@@ -129,8 +135,10 @@ GREEDY = Sampling(max_tokens=12, temperature=0.0)
 
 
 def leave_room_for(model: Any, tokens: int) -> list[int]:
-    """Let `model` run out of memory where it is to learn from a longer row. Returns the lengths of all such rows, in a
-    list that grows."""
+    """Make `model` raise an out-of-memory error when it learns from a row of more than `tokens` tokens.
+
+    Return a list to which the model appends the length of every row that it learns from.
+    """
     rows: list[int] = []
 
     def see(module: Any, args: Any, kwargs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A reward model of a few thousand weights and pairs that it can learn, for tests that fit one."""
+"""A reward model with about 21,000 weights, and pairs that it can learn, for tests that fit a reward model."""
 
 import random
 from typing import Any
@@ -27,7 +27,7 @@ FAST = OptimiserSettings(learning_rate=2e-3, warmup_steps=5)
 
 
 def tiny_reward_model(dtype: torch.dtype = torch.float32) -> Any:
-    """The same weights at every call."""
+    """Make a reward model with the same weights at every call."""
     torch.manual_seed(0)
     config = Qwen3Config(**SHAPE)
     model: Any = Qwen3ForSequenceClassification(config)
@@ -35,7 +35,10 @@ def tiny_reward_model(dtype: torch.dtype = torch.float32) -> Any:
 
 
 def toy_pairs(count: int, seed: int) -> list[Pair]:
-    """The better completion repeats the prompt's last token; the worse one ends with another."""
+    """Make random pairs whose completions differ in the token before the end.
+
+    The better completion repeats the prompt's last token there; the worse one has another token.
+    """
     chance = random.Random(seed)
     pairs = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Policies that are plain functions, for tests of strategies: what they say to a text is known beforehand."""
+"""Policies that are plain functions, so that tests of strategies know their answers."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 BYTES = Codec(train_tokenizer(["any"], TokenizerSettings(kind="bytes", vocabulary=259)))
-"""A codec in which any text is its bytes."""
+"""A codec whose tokens are the bytes of a text."""
 GREEDY = TokenSampling(temperature=0.0, log_probs=False)
 DRAWN = TokenSampling(log_probs=False)
 
@@ -21,8 +21,8 @@ class Scripted(Engine):
     """A policy over bytes.
 
     Args:
-        say: what it says to a text, given the seed of the call.
-        chance: probability that it says a text to another; where `say` is not asked.
+        say: returns the answer to a text, given the seed of the request.
+        chance: returns the probability of an answer after a text; `score` uses it, independently of `say`.
     """
 
     dtype = torch.float32
@@ -35,12 +35,12 @@ class Scripted(Engine):
     ) -> None:
         self.say, self.chance = say, chance
         self.heard: list[str] = []
-        """Every text that it was asked to go on from."""
+        """The text of every request to `complete`."""
         self.scored: list[tuple[str, str]] = []
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = []
-        for ask in asks:
+        for ask in requests:
             text = read(ask.prompt)
             self.heard.append(text)
             ids = BYTES.completions([self.say(text, ask.seed)])[0]
@@ -63,7 +63,7 @@ class Scripted(Engine):
 
 
 def read(ids: Sequence[int]) -> str:
-    """Ids of bytes as text, `|` where a turn ends."""
+    """Decode ids of bytes; a token that ends a turn becomes `|`."""
     return "".join("|" if token in BYTES.ends else str(BYTES.tokenizer.decode([token])) for token in ids)
 
 
@@ -74,10 +74,10 @@ def ask_of(text: str, seed: int = 0, max_tokens: int = 60, actions: Sequence[str
 def turns_of(
     strategy: Strategy,
     policy: Engine,
-    asks: Sequence[CompletionRequest],
+    requests: Sequence[CompletionRequest],
     drawing: TokenSampling = GREEDY,
     room: int = 4096,
 ) -> tuple[list[str], CountedPolicy]:
-    """What the strategy makes of a policy's answers, [asks], and what it asked."""
+    """Return the strategy's answers, [requests], and the policy that it called, which counts the calls."""
     strategic = Strategic(policy, BYTES, strategy, room)
-    return BYTES.text([made.tokens for made in strategic.each(asks, drawing)]), strategic.policy
+    return BYTES.text([made.tokens for made in strategic.complete(requests, drawing)]), strategic.policy

@@ -1,4 +1,4 @@
-"""A decision process of a few words that tests of trees share, and a policy that draws each word alike."""
+"""A small decision process that the tests of trees share, and a policy that samples its actions uniformly."""
 
 import hashlib
 import itertools
@@ -12,7 +12,7 @@ from torch import Tensor
 from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.method.environment import Environment, EnvironmentEpisode
 from models.method.problem import Problem
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 ACTIONS = ("1", "2", "3")
 DEPTH = 3
@@ -20,16 +20,16 @@ IDS = {action: ids[0] for action, ids in zip(ACTIONS, CODEC.inside(list(ACTIONS)
 
 
 def worth_of(actions: Sequence[str]) -> float:
-    """What a sequence of actions is worth, in [0, 1): as good as drawn, so nothing but trying finds the best."""
+    """Return the value of a sequence of actions, in [0, 1). It is a hash, so that only trying finds the best one."""
     return hashlib.sha256(" ".join(actions).encode()).digest()[0] / 256
 
 
 BEST = max(itertools.product(ACTIONS, repeat=DEPTH), key=worth_of)
-"""The optimum, by going through all 27."""
+"""The sequence with the highest value, found by enumerating all 27."""
 
 
 def share_of_best(actions: Sequence[str]) -> float:
-    """How many actions are those of the optimum, in [0, 1]: where there is something to go by."""
+    """Return the share of the actions that agree with the optimum, in [0, 1]: a reward that can guide a search."""
     return sum(taken == best for taken, best in zip(actions, BEST, strict=True)) / DEPTH
 
 
@@ -56,11 +56,11 @@ class _Lottery:
 
 @dataclass(frozen=True, kw_only=True)
 class Lottery(Environment):
-    """Three actions, each 1, 2 or 3; the reward comes last."""
+    """An episode of three actions, each 1, 2 or 3. The reward comes after the last one."""
 
     name = "lottery"
     forgetful: bool = False
-    """Answers otherwise each time it is opened."""
+    """Whether its answers change with the number of times that it was reset, so that an episode cannot be repeated."""
     pays: Callable[[Sequence[str]], float] = worth_of
     opened: Any = None
 
@@ -73,14 +73,14 @@ class Lottery(Environment):
 
 
 class Alike(Engine):
-    """A policy over three actions, each as likely as the others, whatever stands before."""
+    """A policy that takes each of three actions with probability 1/3 after every prompt."""
 
     dtype = torch.float64
     vocabulary = 24
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         chance = torch.log(torch.tensor([1 / 3, 1.0], dtype=torch.float64))
-        drawn = [IDS[ACTIONS[hashlib.sha256(str(ask.seed).encode()).digest()[0] % 3]] for ask in asks]
+        drawn = [IDS[ACTIONS[hashlib.sha256(str(ask.seed).encode()).digest()[0] % 3]] for ask in requests]
         return [Generated((action, CODEC.end), chance.clone(), True) for action in drawn]
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:

@@ -13,12 +13,12 @@ LOOK = next_look(2, 0.003, budget=0.05, looks=365)
 
 
 def check(name: str, state: State, detail: str) -> GateCheck:
-    """A check without numbers."""
+    """Make a check without numbers."""
     return GateCheck(name, state, math.nan, math.nan, detail)
 
 
 def verdict(**changes: Any) -> VerdictRecord:
-    """A promotion over version 3 of a champion, with the given fields changed."""
+    """Make the record of a promotion over the champion, version 3, with the given fields changed."""
     plain: dict[str, Any] = {
         "decision": "promoted",
         "reason": "better",

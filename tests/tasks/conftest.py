@@ -12,31 +12,31 @@ from tasks.data.versions import DataVersion, current, prepare
 
 @pytest.fixture(scope="session")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository of which each test gets a copy: nothing is prepared in it."""
+    """Make the repository that each test gets a copy of. It contains no prepared data."""
     return make_repository(tmp_path_factory.mktemp("fresh") / "repository")
 
 
 @pytest.fixture
 def root(fresh: Path, tmp_path: Path) -> Path:
-    """A repository with the project's own DVC files and code, and a small arithmetic."""
+    """Make a repository with the project's own DVC files and code, and a small data set `arithmetic`."""
     return copied(fresh, tmp_path / "repository")
 
 
 @pytest.fixture(scope="session")
 def raw_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a user's file lies: one place for all tests, for a prepared repository names it."""
+    """Return the path of a user's file. All tests use the same path, because a prepared repository contains it."""
     return tmp_path_factory.mktemp("elsewhere") / "rows.jsonl"
 
 
 @pytest.fixture
 def raw(raw_place: Path) -> Path:
-    """A user's file outside of the repository, written anew for each test."""
+    """Write a user's file outside of the repository, for each test again."""
     for left in raw_place.parent.iterdir():
         left.unlink()
     return write_raw(raw_place, 60)
 
 
-# ---------------------------------------- repositories in which data are prepared already
+# ---------------------------------------- repositories with prepared data
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +48,7 @@ def fresh_with_arithmetic(fresh: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def made(fresh_with_arithmetic: Path, root: Path) -> DataVersion:
-    """The built-in data, prepared in `root` and not committed."""
+    """Return the built-in data, prepared in `root` and not committed."""
     shutil.rmtree(root)
     return current("arithmetic", copied(fresh_with_arithmetic, root))
 
@@ -62,11 +62,11 @@ def fresh_with_mine(fresh: Path, raw_place: Path, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def made_mine(fresh_with_mine: Path, root: Path, raw: Path) -> DataVersion:
-    """A user's `raw`, prepared in `root` and not committed."""
+    """Return the data of the user's file `raw`, prepared in `root` and not committed."""
     shutil.rmtree(root)
     return current("mine", copied(fresh_with_mine, root))
 
 
 def copied(repository: Path, target: Path) -> Path:
-    """A copy of a git and DVC repository, cache included; it shares no file with the first."""
+    """Copy a git and DVC repository with its cache. The copy shares no file with the original."""
     return shutil.copytree(repository, target, symlinks=True)

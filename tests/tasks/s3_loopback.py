@@ -1,4 +1,4 @@
-"""A real S3 server for tests: rclone on loopback with one bucket, started once a module and ended by its pid."""
+"""A real S3 server for tests: rclone on loopback with one bucket, started once per module."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def _free_port():
 
 @pytest.fixture(scope="module")
 def s3_endpoint(tmp_path_factory):
-    """Address of the server; the environment holds its credentials while the module's tests run."""
+    """Start the server and yield its address. The environment contains its credentials during the module's tests."""
     folder = tmp_path_factory.mktemp("s3")
     (folder / BUCKET).mkdir()
     port = _free_port()

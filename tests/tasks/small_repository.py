@@ -1,4 +1,4 @@
-"""A real git and DVC repository with the code and few rows, and a user's files: what tests of versions share."""
+"""A real git and DVC repository with code and few rows, and a user's files, shared by tests of data versions."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ def git(root, *arguments):
 
 
 def make_repository(root):
-    """A repository with the project's own DVC files and code, and a small arithmetic."""
+    """Make a repository with the project's own DVC files and code, and a small data set `arithmetic`."""
     for name in PROJECT_FILES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)

@@ -1,4 +1,4 @@
-"""A step's context, and what the steps after the warm start are given: problems, a tiny policy, a flow's run."""
+"""The context of a step, and the inputs of the steps after the warm start: problems, a tiny policy, a flow's run."""
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from tasks.runner.step import StepContext, StepResult
@@ -7,12 +7,12 @@ from tests.support.tiny_loops import PROBLEMS, save_start
 
 
 def context(home, step, key, run="", recipe=None):
-    """What a step is handed."""
+    """Make the context that a step receives."""
     return StepContext(step, key, recipe, home, run)
 
 
 def warm_started(folder):
-    """State folder and run of `fine_tune`, and the results that it is given; the tracking store is that folder's."""
+    """Make the state folder, the run and the earlier results that `fine_tune` needs; the store is in that folder."""
     store.configure(folder / "home")
     parent = runs.open_flow_run("tiny", "a flow")
     clean = folder / "validate" / "clean"

@@ -1,4 +1,4 @@
-"""A user's files become a version in one step, and the revision on record then holds rows and raw files."""
+"""Addition of a user's files: it makes a version in one step, whose revision pins both rows and raw files."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from models.base.errors import UserError
 from tasks.data.add_data import add
 from tasks.data.versions import current, prepare, pull, read_pinned
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=6)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=8)]
 SILENT = lambda line: None  # noqa: E731
 
 
@@ -41,7 +41,7 @@ def test_what_was_added_comes_back_from_the_revision_rows_and_raw_files(root, ra
     shutil.rmtree(root / ".dvc/cache")
     shutil.rmtree(root / "data/raw/mine")
     shutil.rmtree(root / "data/prepared/mine")
-    pull(root, "mine", report=SILENT)  # all of it was pushed
+    pull(root, "mine", report=SILENT)  # `add` has pushed rows and raw files
     assert (root / "data/raw/mine/rows.jsonl").read_bytes() == before
     assert read_pinned(root, file, version.revision) == rows
 

@@ -1,4 +1,4 @@
-"""An addition of data that fails, wherever it does, leaves what was there: rows, raw files, pins, index, commit."""
+"""Failed additions of data: rows, raw files, pins, index and commit remain unchanged, wherever the addition fails."""
 
 import subprocess
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def state(root: Path) -> dict[str, object]:
-    """All files below data/, the commit, and what git says of both."""
+    """Return all files and folders below data/, the commit, and the status that git reports."""
     files = {path.relative_to(root): path.read_bytes() for path in (root / "data").rglob("*") if path.is_file()}
     folders = {path.relative_to(root) for path in (root / "data").rglob("*") if path.is_dir()}
     return {
@@ -73,7 +73,7 @@ def test_a_commit_that_git_refuses_leaves_the_version_before_rows_included(root:
 
 @pytest.fixture
 def small_disk(root: Path) -> Iterator[Path]:
-    """data/raw of the repository, as a file system of 256 KiB."""
+    """Mount a file system of 256 KiB at data/raw of the repository, and yield this folder."""
     folder = root / "data/raw"
     folder.mkdir(exist_ok=True)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True)

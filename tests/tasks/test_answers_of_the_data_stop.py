@@ -1,4 +1,4 @@
-"""Rewards that hold completions against answers need one: data without any stop the run before anything is trained."""
+"""Check of the data: if a reward needs answers or tests and the data have none, the run stops before training."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tasks.data.answers import require_answers, require_held_out_answers
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Where prepared problems come to lie."""
+    """Return the folder for the prepared problems."""
     return tmp_path / "prepared"
 
 

@@ -1,4 +1,4 @@
-"""A night beside the day on which the champion was judged, where the data, the settings or the records are others."""
+"""Nightly watch: comparison with the evaluation of the champion's judgement if data, settings or records differ."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from tasks.tracking import recorded, records, runs, tags
 from tasks.tracking.recorded import VersionRecord
 from tests.support.tiny_models import word_tokenizer
 
-pytestmark = pytest.mark.rotating(of=5)
+pytestmark = pytest.mark.rotating(of=8)
 
 PARAMS = {"evaluation": {"temperature": 1.0, "top_p": 1.0, "max_tokens": None}, "rollouts": {"max_tokens": 8}}
 
@@ -39,7 +39,7 @@ def answers(version: DataVersion, right: Callable[[str], bool], score: float = 0
 
 
 def kept(version: DataVersion, measured: Sequence[PromptRecord], folder: Path) -> None:
-    """What an evaluation leaves in its folder."""
+    """Write the files that an evaluation leaves in its folder."""
     folder.mkdir(exist_ok=True)
     write_records(measured, folder / "records.parquet")
     summary = summarise_inputs(version.folder, Codec(word_tokenizer()), rows=1000)
@@ -47,7 +47,7 @@ def kept(version: DataVersion, measured: Sequence[PromptRecord], folder: Path) -
 
 
 def judged(version: DataVersion, measured: Sequence[PromptRecord], folder: Path) -> VersionRecord:
-    """What is on record of a champion that was judged on a version of the data."""
+    """Record the runs of a champion that was judged on a version of the data, and return its version record."""
     kept(version, measured, folder)
     run = runs.open_flow_run("e", "train e", {tags.REWARD_MODEL_VERSION: "r/1"}, PARAMS)
     log_data(run, version)
@@ -113,7 +113,7 @@ def test_of_other_data_the_problems_in_common_are_compared_by_what_they_ask(
         before, sections, tonight(later, answers(later, right_on_the_old), tmp_path / "kept"), repository
     )
     assert kept_up.worse == "" and kept_up.change is not None and kept_up.change.paired
-    assert kept_up.change.change.estimate == 0.0  # the 30 new ones, all wrong, do not count
+    assert kept_up.change.change.estimate == 0.0  # the 30 new problems, all with wrong answers, do not count
     assert "compared on the 10 problems that both evaluations have" in kept_up.notes
     fell = tonight(later, answers(later, lambda prompt: prompt not in prompts), tmp_path / "fell")
     assert compared(before, sections, fell, repository).change.change.estimate == -1.0  # type: ignore[union-attr]
@@ -131,7 +131,7 @@ def test_where_no_problem_is_left_the_interval_is_not_paired_and_that_is_said(
     assert said.worse.endswith("(40 problems, not paired, the problems are others)")
     assert said.notes == ("0 of 40 problems are those that it was judged on: the interval is not paired",)
     drifted = {drift.name for drift in said.drifts if drift.state == "drifted"}
-    assert {"prompt_tokens_train", "prompt_tokens_validation"} <= drifted  # four steps where there were one and two
+    assert {"prompt_tokens_train", "prompt_tokens_validation"} <= drifted  # four steps instead of one or two
     assert "prompt tokens train (PSI" in said.drifted and said.metrics["drift/prompt_tokens_train"] >= 0.25
 
 

@@ -1,4 +1,4 @@
-"""What must be true of engines that Ray has placed: they say what one engine here says, and nothing of them stays."""
+"""Engines that Ray places: they give the same tokens as one engine in this process, and leave no processes or files."""
 
 import logging
 import os
@@ -72,7 +72,7 @@ def test_a_machine_with_too_few_gpus_is_one_line_and_one_with_none_is_not_asked_
         Cluster(None, 2.0).gpus_of_each(PlacementSettings(engines=3))
     assert Cluster(None, 2.0).gpus_of_each(PlacementSettings(engines=3, engine_gpus=0.5)) == 0.5
     assert Cluster(None, 0.0).gpus_of_each(PlacementSettings(engines=3)) == 0.0
-    assert Cluster("10.0.0.1:6379", 0.0).gpus_of_each(PlacementSettings(engines=3)) == 1.0  # they may come
+    assert Cluster("10.0.0.1:6379", 0.0).gpus_of_each(PlacementSettings(engines=3)) == 1.0  # the cluster may add GPUs
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_machine_with_too_few_gpus_is_one_line_and_one_with_none_is_not_asked_
             Cluster("10.0.0.1:6379", 0.0),
             1,
             {"num_gpus": 1.0, "num_cpus": 0.0},
-        ),  # scaled to zero: it comes when asked for
+        ),  # scaled to zero: it adds a GPU on request
         (Cluster("10.0.0.1:6379", 0.0), 0, {"num_gpus": 0.0, "num_cpus": 1.0}),
     ],
 )
@@ -130,7 +130,7 @@ def test_placed_engines_say_what_one_says_here_to_the_last_bit_whatever_dies_and
         served = fleet.members()[0].serve(asks, SAMPLING, 5)
         while len(served) < len(asks):
             served |= fleet.members()[0].serve({}, SAMPLING, 5)
-        expected = alone.each(list(asks.values()), SAMPLING)
+        expected = alone.complete(list(asks.values()), SAMPLING)
         assert [served[number].tokens for number in asks] == [made.tokens for made in expected]
         assert all(made.versions == ((0, 2),) for made in served.values())
         os.kill(placed[1], signal.SIGKILL)
@@ -225,7 +225,7 @@ def test_a_training_on_placed_engines_ends_with_the_weights_of_one_in_one_proces
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
-    # tasks outside a flow: Prefect gives them neither a logger nor the place on the GPU
+    # outside of a flow, Prefect provides neither a logger nor the slot on the GPU
     monkeypatch.setattr(fine_tune, "get_run_logger", lambda: logging.getLogger("steps"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
     steps = warm_started(tmp_path)
@@ -248,11 +248,11 @@ def test_a_training_on_placed_engines_ends_with_the_weights_of_one_in_one_proces
     assert not fleets
     assert trained("b", TWO) == alone and len(fleets) == 1
 
-    whole, rounds = Fleet.each, []
+    whole, rounds = Fleet.complete, []
 
     def each(self, asks, drawing):
         rounds.append(self)
-        if len(rounds) == 3:  # it is at work when it dies
+        if len(rounds) == 3:  # kill the engine while it generates
             self.threads[1].submit(lambda: None).result()
             engine = self.members()[1].engine
             asked = self.threads[0].submit(whole_later, engine.process)
@@ -264,13 +264,13 @@ def test_a_training_on_placed_engines_ends_with_the_weights_of_one_in_one_proces
     def whole_later(process: int) -> None:
         os.kill(process, signal.SIGKILL)
 
-    monkeypatch.setattr(Fleet, "each", each)
+    monkeypatch.setattr(Fleet, "complete", each)
     with pytest.warns(UserWarning, match=r"engine: it broke in generate \(ActorDiedError"):
         assert trained("c", TWO) == alone
     assert len(rounds) == 4
 
 
-# ---------------------------------------- how it ends
+# ---------------------------------------- the end of a run
 
 DRIVER = """
     import sys, torch
@@ -310,11 +310,11 @@ def test_whatever_ends_a_run_leaves_none_of_its_processes(tmp_path: Path, number
         processes = [psutil.Process(int(pid)) for pid in driver.stdout.readline().split()]
         assert len(processes) > 5, driver.communicate()[1]
         if number == signal.SIGINT:
-            os.killpg(driver.pid, number)  # as a terminal does: all that is in the foreground
+            os.killpg(driver.pid, number)  # like a terminal: the whole process group in the foreground
         else:
             driver.kill()
         driver.wait(60)
-        # Ray's two agents look only now and then whether the process above them is still there
+        # Ray's two agents check only at intervals whether their parent process still exists
         assert not psutil.wait_procs(processes, 60 if number == signal.SIGINT else 240)[1]
         assert number == signal.SIGKILL or "KeyboardInterrupt" in driver.communicate()[1]
     finally:
@@ -360,7 +360,7 @@ def test_a_cluster_that_is_joined_gives_the_same_tokens_and_is_left_without_an_a
             text=True,
         )
 
-    files = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets lie in it, whose paths must be short
+    files = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # for sockets, whose paths must be short
     head = start(HEAD, files)
     try:
         assert head.stdout is not None

@@ -1,4 +1,4 @@
-"""A run's commit says what it ran only where the commit holds all of it: what lies in no commit counts too."""
+"""Code version: a run's code is pinned only if the commit contains all of it; other files are reported."""
 
 import os
 from pathlib import Path
@@ -96,12 +96,12 @@ def test_a_file_whose_name_is_not_utf_8_shows_and_stops_nothing(checkout: Path) 
     version.unpinned.encode()
 
 
-# ---------------------------------------- the code that runs, and the recipe, lie elsewhere
+# ---------------------------------------- code and recipe outside of the checkout
 
 
 @pytest.fixture
 def other(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another clone of the checkout, at the same commit."""
+    """Make another clone of the checkout, at the same commit."""
     folder = tmp_path_factory.mktemp("other") / "clone"
     git(checkout, "clone", "--quiet", str(checkout), str(folder))
     return folder

@@ -1,4 +1,4 @@
-"""What becomes of a policy that collapsed: never promoted, said so, and told apart by the exit status."""
+"""Collapsed policies: the gate refuses them and states the reason, and the command has an exit status of its own."""
 
 import pytest
 import typer

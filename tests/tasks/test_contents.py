@@ -1,4 +1,4 @@
-"""What must be true of how inputs and files that a recipe names enter a step's key, each test a theorem by its name."""
+"""Contents in a step's key: files that a recipe names enter the key by content, and missing files are refused."""
 
 import json
 import os
@@ -48,16 +48,16 @@ def test_other_weights_under_the_same_path_have_another_key_and_the_same_elsewhe
 
 @pytest.mark.parametrize("way", ["written over", "put in its place"])
 def test_other_weights_of_the_same_size_and_time_have_another_key_in_the_same_process(base, monkeypatch, way):
-    """As `cp -p`, `rsync -t` and `tar -x` leave them, long after which the key is asked for."""
+    """`cp -p`, `rsync -t` and `tar -x` leave such files. Here all files are old enough to have their hashes cached."""
     weights = base / "model.safetensors"
     was = weights.stat()
-    monkeypatch.setattr(contents, "SETTLED", -(10**18))  # all is old
+    monkeypatch.setattr(contents, "SETTLED", -(10**18))  # every file counts as old
     before = key(base=str(base))
     assert before == key(base=str(base)) and contents._hashed.cache_info().hits
     other = weights if way == "written over" else base.with_name("other")
     save_file({"weight": torch.ones(3)}, other)
     os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
-    while other.stat().st_ctime_ns == was.st_ctime_ns:  # within one tick of the file system's clock
+    while other.stat().st_ctime_ns == was.st_ctime_ns:  # until the file system's clock has ticked
         os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
     other.replace(weights)
     assert (weights.stat().st_size, weights.stat().st_mtime_ns) == (was.st_size, was.st_mtime_ns)
@@ -84,7 +84,7 @@ def test_other_masks_under_the_same_path_have_another_key(tmp_path):
 def test_a_hub_name_and_all_other_settings_stay_as_they_are():
     section = PolicySettings(base="Qwen/Qwen3-0.6B", subnetwork=SubnetworkSettings(share=0.5))
     for each in (section, PolicySettings()):
-        assert content_of(each) == json.loads(json.dumps(asdict(each)))  # a key holds lists, not tuples
+        assert content_of(each) == json.loads(json.dumps(asdict(each)))  # a key contains lists, not tuples
 
 
 def test_masks_that_are_not_there_are_refused_before_anything_starts(tmp_path, monkeypatch):
@@ -102,7 +102,7 @@ def test_masks_that_are_not_there_are_refused_before_anything_starts(tmp_path, m
 
 @pytest.mark.parametrize("value", [Path("rows.jsonl"), {"of": [Path("rows.jsonl")]}, print, object()])
 def test_what_nothing_says_the_content_of_can_be_in_no_key(value):
-    """A file changes under the same path: its key would take the result of another one."""
+    """The content at a path can change. A key made of the path would reuse the result for other content."""
     with pytest.raises(TypeError, match="its content is not defined"):
         content_key("a step", value)
 

@@ -1,4 +1,4 @@
-"""What a run cost: every second and token counted once, those of a reused result not again."""
+"""Cost of a run: seconds and tokens are counted once, and those of a reused result are not counted again."""
 
 import subprocess
 import sys
@@ -39,12 +39,12 @@ def test_processor_time_of_this_process_and_of_what_it_started_is_counted_once_e
         assert living.stdout is not None and living.stdout.readline()
         before = sum(psutil.Process().cpu_times()[:2])
         counted = meter.cost(0.0).processor_hours * HOUR
-        assert 1.9 <= counted <= 2.1 + before  # the kernel counts in ticks
+        assert 1.9 <= counted <= 2.1 + before  # the kernel counts in whole ticks
         assert meter.cost(0.0).gpu_hours == 0.0
     finally:
         living.kill()
         living.wait()
-    assert meter.cost(0.0).processor_hours * HOUR >= counted - 0.1  # from the living to the ended, in whole ticks
+    assert meter.cost(0.0).processor_hours * HOUR >= counted - 0.1  # the time of a child that has ended, in whole ticks
 
 
 def test_gpu_hours_are_those_for_which_the_place_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,5 +105,5 @@ def test_a_run_pays_for_what_it_made_and_not_for_what_it_took_over() -> None:
 def test_the_cost_of_a_result_is_kept_beside_it() -> None:
     kept = result(Cost(0.1, 0.0, 5, 6), reused=False).model_dump(mode="json")
     assert StepResult(**kept).cost == Cost(0.1, 0.0, 5, 6)
-    kept.pop("cost")  # as an older one has it
+    kept.pop("cost")  # an older result has no cost
     assert StepResult(**kept).cost == Cost()

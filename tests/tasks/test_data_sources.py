@@ -1,4 +1,4 @@
-"""The stages of dvc.yaml depend on code and names that exist, and a user's stage on the code that reads the files."""
+"""Stages of dvc.yaml: they depend on code and names that exist; a user's stage depends on the code that reads files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A step that takes too long: what must be true of its end."""
+"""Time limits of steps: a step that takes too long is interrupted, or killed if it swallows the exception."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""The description: the verdict first, numbers where they belong, and nothing that a model wrote acts as Markdown."""
+"""The description of a run: the verdict comes first, and text that a model wrote never acts as Markdown."""
 
 import io
 
@@ -15,7 +15,7 @@ from tests.support.verdict_examples import check, verdict
 
 
 def step(name, seconds, reused, headline=""):
-    """A row of the table of steps."""
+    """Return the result of a step, for the table of steps."""
     facts = {"step": name, "key": "k", "digest": "d", "metrics": {}, "run_id": "", "folder": ""}
     return StepResult(name=name, seconds=seconds, reused=reused, headline=headline, **facts)
 

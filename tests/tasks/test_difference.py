@@ -1,4 +1,4 @@
-"""What a difference says of two runs is what was done between them: data, code, recipe, packages, answers."""
+"""Difference of two runs: changes of data, code, recipe, packages, machine and answers are found, and no others."""
 
 import json
 import re
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.rotating(of=6)
 
 
 def answers(version: DataVersion, wrong: set[str]) -> list[PromptRecord]:
-    """One right sample and greedy answer for each problem of the validation split, but for those in `wrong`."""
+    """Return a sample and a greedy answer for each validation problem: wrong for the prompts in `wrong`, else right."""
     made = []
     for row in read_rows(version.folder, "problems", "validation"):
         right = str(row["prompt"]) not in wrong
@@ -36,7 +36,7 @@ def answers(version: DataVersion, wrong: set[str]) -> list[PromptRecord]:
 
 
 def run_of(version: DataVersion, commit_of_code: str, wrong: set[str], beside: Path, **params: object) -> str:
-    """A flow's run as a training leaves it: data, an evaluation's answers, packages, machine."""
+    """Record a flow's run as a training leaves it: data, the answers of an evaluation, packages and machine."""
     run = runs.open_flow_run("e", "train e", {tags.GIT_COMMIT: commit_of_code, tags.REWARD_MODEL_VERSION: "r/1"})
     runs.log_params(run, {"schedule": {"rounds": 4}, "name": "e", **params})
     log_data(run, version)
@@ -56,7 +56,11 @@ def run_of(version: DataVersion, commit_of_code: str, wrong: set[str], beside: P
 def changed(
     root: Path, made: DataVersion, new_store: Callable[[Path], Path], tmp_path: Path
 ) -> tuple[str, str, DataVersion, DataVersion, set[str]]:
-    """Two runs: more problems, other code, another seed, and the first four prompts of both the other way round."""
+    """Return two runs, their data versions, and the prompts that only the second run answers wrong.
+
+    The second run has more problems, other code and another seed. It answers the first run's one wrong prompt right,
+    and three other prompts wrong.
+    """
     new_store(tmp_path / "home")
     before = commit(root)
     prompts = [str(row["prompt"]) for row in read_rows(made.folder, "problems", "validation")]

@@ -1,6 +1,6 @@
-"""Every recipe on data of an environment runs through the loop, on problems of its own, and the policy learns.
+"""Every recipe on data of an environment runs through the loop on problems of its own, and its policy changes.
 
-The policy is tiny and was shown some of the demonstrations, so that its turns end and mean something here and there.
+The policy is tiny. It was trained on some demonstrations, so that some of its turns end and have an effect.
 """
 
 import copy
@@ -18,9 +18,9 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
 from models.learner.precision import autocast_rule
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.policies.build import load_causal_model
 from models.recipes.find import method_files
 from models.recipes.load import load_recipe
@@ -33,7 +33,7 @@ from models.training.loop import run_loop
 from models.training.watchers import Watchers
 from tests.support.agent_scenes import Scene, make_scene, problems_of
 from tests.support.simulator_here import skip_without_simulator
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 RECIPES = [
     file
@@ -53,16 +53,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, TokenizerS
 
 
 class Spread(Reward):
-    """A little reward for some tokens, so that groups are not flat where so small a policy never reaches a goal."""
+    """A small reward by token id. Without it, groups are flat, because so small a policy never reaches a goal."""
 
     name = "spread"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> torch.Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> torch.Tensor:
         return torch.tensor([sum(rollout.completion) / len(rollout.completion) for rollout in rollouts])
 
 
 def scores(sequences: Sequences) -> torch.Tensor:
-    """In place of a fitted reward model: longer is better, and some words are."""
+    """Replace the fitted reward model: scores grow with the length and with the token ids."""
     return torch.tensor([0.1 * len(ids) + 0.01 * sum(ids) for ids in sequences.completions])
 
 
@@ -87,14 +87,16 @@ def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
     }
     engine = TransformersEngine(here.start, EngineSettings(), end=here.codec.ends) if slots.rollouts.draws else None
     scorer = scores if recipe.reward_model else None
-    world = make_world(engine, scorer, recipe.seed, learner, 4096, recipe.truncated, here.codec, start=here.start)
-    if recipe.judge is not None:  # so untrained a judge gives no verdict, which is no failure here
-        world = replace(world, judge=LocalJudge(here.start, recipe.judge, recipe.seed))
+    resources = make_resources(
+        engine, scorer, recipe.seed, learner, 4096, recipe.truncated, here.codec, start=here.start
+    )
+    if recipe.judge is not None:  # so untrained a judge gives no verdict; that must not count as a failure
+        resources = replace(resources, judge=LocalJudge(here.start, recipe.judge, recipe.seed))
         lenient = [replace(reward, limits=replace(reward.limits, failed_share=1.0)) for reward in slots.rewards]
         slots = replace(slots, rewards=lenient)
     metrics: dict[int, dict[str, float]] = {}
     problems = problems_of(here, slots.rollouts.reads)
-    run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))
+    run_loop(resources, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))
     assert sorted(metrics) == list(range(1, ROUNDS + 1))
     assert all(torch.isfinite(torch.tensor(value)) for values in metrics.values() for value in values.values())
     assert any(not torch.equal(value, before[name]) for name, value in learner.policy.state_dict().items())

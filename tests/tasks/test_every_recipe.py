@@ -1,7 +1,7 @@
-"""Every recipe of the house runs through the loop as it stands, made small, and the policy learns something from it.
+"""Every recipe of the repository runs through the loop in a small form, and its policy changes.
 
-The real parts, learner, engine and checkpoints; a tiny policy, a score in place of the fitted reward model, and a
-verdict on the first word in place of the one on the answer, which so small a policy never gets right.
+The parts, the learner, the engine and the checkpoints are the real ones. The policy is tiny and never answers right.
+Therefore a verdict on the first token replaces `exact_answer`, and a made-up score replaces the fitted reward model.
 """
 
 from dataclasses import fields, replace
@@ -26,13 +26,13 @@ from models.training.loop import run_loop
 from models.training.watchers import Watchers
 from tests.support.tiny_loops import CODEC, END, PROBLEMS, save_start
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 RECIPES = [
     file
     for file in method_files()
-    if load_recipe(file).schedule is not None  # one that ends after its reward model has no loop
-    # those of environments have problems of their own (test_every_agents_recipe)
+    if load_recipe(file).schedule is not None  # a recipe that ends after its reward model has no loop
+    # recipes of environments have problems of their own (test_every_agents_recipe)
     and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)
 ]
 SMALL = {"prompts": 3, "max_tokens": 6}
@@ -41,18 +41,18 @@ OVERRIDES = ["policy.precision=float32", "policy.base=null", "policy.lora=null"]
 
 
 def small(part, least):
-    """A part with few prompts, short completions and four of them, or more where another part needs `least`."""
+    """Return the part with few prompts, short completions and groups of at most 4, or more if `least` requires it."""
     names = {item.name for item in fields(part)}
     changed = {name: value for name, value in SMALL.items() if name in names}
     if "group_size" in names:
         changed["group_size"] = min(part.group_size, 4 if least <= 2 else least + 3)
     if "shows" in names:
-        changed["shows"] = "answer"  # no try of so small a policy is right, to be told to a judge
+        changed["shows"] = "answer"  # a peer must be right, and so small a policy never is
     return replace(part, **changed)
 
 
 def known(reads):
-    """Answers of the data for every prompt."""
+    """Return the answers that the data contain for every prompt."""
     kinds = {"problems": [], "demonstrations": ["demonstration"] * 2, "preferences": ["chosen", "rejected"]}[reads]
     answers = ["4 + 7 #### 7", "1 #### 2"]
     rows = zip(kinds, answers, CODEC.completions(answers), strict=False)
@@ -60,17 +60,17 @@ def known(reads):
 
 
 def rewards_of(sequences):
-    """In place of a fitted reward model: longer is better, and some words are."""
+    """Replace the fitted reward model: scores grow with the length and with the token ids."""
     return torch.tensor([0.1 * len(ids) + 0.01 * sum(ids) for ids in sequences.completions])
 
 
 def nearness_of(sequences):
-    """In place of a goal's: by the token itself."""
+    """Replace the goal model: the nearness to the goal depends on the token alone."""
     return [torch.tensor([(token % 5) / 5 for token in ids]) for ids in sequences.completions]
 
 
 def values_of(sequences, ends):
-    """In place of a fitted process reward model: by the token that a step ends with."""
+    """Replace the fitted process reward model: the value of a step depends on the token that ends it."""
     made = zip(sequences.completions, ends, strict=True)
     return [torch.tensor([ids[end] % 7 / 7 for end in some]) for ids, some in made]
 
@@ -107,14 +107,14 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
         scorer = PrincipledScorer(rewards_of, dict.fromkeys(recipe.reward_model.principles, ()))
     if any(reward.needs_goal for reward in slots.rewards):
         scorer = GoalScorer(rewards_of, nearness_of)
-    world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
-    if recipe.judge is not None:  # so untrained a judge gives no verdict, which is no failure here
-        world = replace(world, judge=LocalJudge(start, recipe.judge, recipe.seed))
+    resources = make_resources(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
+    if recipe.judge is not None:  # so untrained a judge gives no verdict; that must not count as a failure
+        resources = replace(resources, judge=LocalJudge(start, recipe.judge, recipe.seed))
         lenient = [replace(reward, limits=replace(reward.limits, failed_share=1.0)) for reward in slots.rewards]
         slots = replace(slots, rewards=lenient)
     problems = [replace(problem, known=known(slots.rollouts.reads)) for problem in PROBLEMS]
     metrics = {}
-    run_loop(world, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))
+    run_loop(resources, slots, settings, problems, tmp_path / "checkpoints", Watchers(metrics=metrics.__setitem__))
     assert sorted(metrics) == list(range(1, ROUNDS + 1))
     assert all(torch.isfinite(torch.tensor(value)) for values in metrics.values() for value in values.values())
     before = tiny_policy(torch.float32, spread=3.0).state_dict()
@@ -122,16 +122,16 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
 
 
 class FirstWord(Reward):
-    """A verdict under the name of the answer's: right where a completion begins with a token of even number."""
+    """A verdict that replaces `exact_answer`: a completion is right if its first token id is even."""
 
-    def __call__(self, world, rollouts):
+    def __call__(self, resources, rollouts):
         return torch.tensor([1.0 - rollout.completion[0] % 2 for rollout in rollouts])
 
 
 class Spread(Reward):
-    """A little reward for some tokens, so that groups are not flat where no answer of so small a policy is right."""
+    """A small reward by token id. Without it, groups are flat, because so small a policy gives no right answer."""
 
     name = "spread"
 
-    def __call__(self, world, rollouts):
+    def __call__(self, resources, rollouts):
         return torch.tensor([sum(rollout.completion) / len(rollout.completion) for rollout in rollouts])

@@ -1,6 +1,6 @@
-"""What must be true of a validation, each claim held against Great Expectations itself.
+"""Validation of data: every faulty row is quarantined with its reason. The tests run Great Expectations itself.
 
-A run takes about a second, so one bad data set holds a row of every kind of fault, and many tests read its outcome.
+A run takes about a second. Therefore one bad data set has a row of every kind of fault, and many tests read the result.
 """
 
 import html
@@ -24,7 +24,7 @@ from models.datasets.validation import ValidationSettings
 from tasks.data import validation
 from tasks.data.validation import SUITES, validate
 
-pytestmark = pytest.mark.rotating(of=6)
+pytestmark = pytest.mark.rotating(of=8)
 
 
 def words(texts):
@@ -51,7 +51,7 @@ def preference(name, **fault):
 
 
 def write(folder, **files):
-    """Writes rows as they are: without the guard against nulls that the project's own writing has."""
+    """Write rows unchanged. The project's own `write_rows` would refuse nulls."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in files.items():
         kind = name.split("_")[0]
@@ -138,7 +138,7 @@ BOUNDS = {"quarantine_share": 1.0, "max_characters": 100, "max_tokens": 30, "min
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory):
-    """The outcome of a validation that meets every kind of fault."""
+    """Return the outcome of a validation of data with every kind of fault."""
     root = tmp_path_factory.mktemp("bad")
     folder = write(root / "faulty", **BAD)
     report = run(folder, root / "out", **BOUNDS)
@@ -149,7 +149,7 @@ def bad(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """The outcome of a validation of data without a fault."""
+    """Return the outcome of a validation of data without a fault."""
     root = tmp_path_factory.mktemp("good")
     rows = {
         "problems_train": [problem(str(number), level=1 + number % 2) for number in range(40)],
@@ -208,7 +208,7 @@ def test_the_report_counts_rows_and_reasons(bad):
     report = bad.report
     assert not report.passed
     assert report.rows == sum(map(len, BAD.values()))
-    assert report.quarantined == len(FAULTS) + 1  # the twins are two rows
+    assert report.quarantined == len(FAULTS) + 1  # the two twins have one entry in FAULTS
     assert report.by_reason["the id stands on another row too"] == 4
     assert sum(report.by_reason.values()) == len(bad.quarantine)
     assert report.by_file["preferences_train.parquet"] == (6, 5)
@@ -234,7 +234,7 @@ def test_the_data_docs_hold_every_suite_and_every_failing_id(bad):
 
 
 def test_the_data_docs_are_one_page_that_needs_nothing_beside_it(bad):
-    """MLflow shows it alone in a sandbox: nothing that lies beside it is loaded, no script runs."""
+    """MLflow shows the page alone in a sandbox. It must load no other file and run no script."""
     page = Path(bad.report.docs)
     assert [path.name for path in page.parent.iterdir()] == ["index.html"]
     text = page.read_text(encoding="utf-8")
@@ -244,7 +244,7 @@ def test_the_data_docs_are_one_page_that_needs_nothing_beside_it(bad):
 
 
 def test_what_a_row_holds_cannot_act_in_the_data_docs(tmp_path):
-    hostile = "<script>alert(1)</script>"  # an id that stands on two rows fails a check
+    hostile = "<script>alert(1)</script>"  # the id of two rows: this fails a check, so the page shows it
     rows = [problem(id) for id in (hostile, hostile, "3")]
     run(write(tmp_path / "data", problems_train=rows), tmp_path / "out", quarantine_share=0.9)
     page = (tmp_path / "out" / "data_docs" / "index.html").read_text(encoding="utf-8")
@@ -262,7 +262,7 @@ def test_sound_data_passes_whole_and_unchanged(good):
 
 
 def test_the_share_is_exact_at_its_bound_and_one_row_more_stops(tmp_path, good):
-    # 0.29 * 100 is 28.999999999999996 in binary: 29 rows must pass all the same.
+    # 0.29 * 100 is 28.999999999999996 in binary, but 29 rows must pass.
     rows = [problem(str(number), answer="" if number < 29 else "3") for number in range(100)]
     report = run(write(tmp_path / "data", problems_train=rows), tmp_path / "out", quarantine_share=0.29)
     assert (report.quarantined, len(read_frame(Path(report.clean), "problems", "train"))) == (29, 71)
@@ -279,7 +279,7 @@ def test_the_share_is_exact_at_its_bound_and_one_row_more_stops(tmp_path, good):
     assert str(tmp_path / "out" / "quarantine.parquet") in message
     assert len(pd.read_parquet(tmp_path / "out" / "quarantine.parquet")) == 31
     assert (tmp_path / "out" / "data_docs" / "index.html").is_file()
-    assert not (tmp_path / "out" / "clean").exists()  # nor what the run before left there
+    assert not (tmp_path / "out" / "clean").exists()  # the clean rows of the previous run are removed too
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["data_docs", "quarantine.parquet"]
 
 

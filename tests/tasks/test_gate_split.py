@@ -1,4 +1,4 @@
-"""A gate split is its problems: another export of the same is no new split, with a new budget of looks."""
+"""Identity of a gate split: another export of the same problems is the same split and gets no new budget of looks."""
 
 import json
 from collections.abc import Iterable

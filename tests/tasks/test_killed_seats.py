@@ -1,4 +1,4 @@
-"""Recipes of several seats, killed in the midst of a round and gone on with by a fresh process: the same weights."""
+"""Recipes with several seats: a run that is killed in the middle of a round and resumed ends with the same weights."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def in_a_process(recipe: str, start: Path, checkpoints: Path, calls: int) -> int
 def test_a_recipe_of_several_seats_that_is_killed_in_mid_round_ends_with_the_same_weights(
     recipe: str, calls: int, tmp_path: Path
 ) -> None:
-    """By SIGKILL where an episode was to go on; bit for bit."""
+    """SIGKILL ends the process when a request continues an episode. The resumed run must match bit for bit."""
     settings = load_recipe(recipe)
     start = make_scene(settings.data.name, settings.policy.tokenizer, tmp_path / "start").start
     begun = load_file(start / "model.safetensors")

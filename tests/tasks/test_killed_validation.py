@@ -1,4 +1,4 @@
-"""A validation that is killed goes on behind the pieces that it finished, and says what an undisturbed one says."""
+"""A killed validation resumes after the pieces that it finished, and has the result of an undisturbed one."""
 
 import signal
 import subprocess
@@ -17,15 +17,15 @@ from models.datasets.validation import ValidationReport, ValidationSettings
 from tasks.data import validation
 from tasks.data.validation import validate
 
-pytestmark = pytest.mark.rotating(of=5)
+pytestmark = pytest.mark.rotating(of=8)
 
 ROOT = Path(__file__).resolve().parents[2]
-PIECES = 5 + 2  # of the two files, in pieces of three rows
+PIECES = 5 + 2  # 14 rows and 5 rows, in pieces of three
 SETTINGS = ValidationSettings(quarantine_share=0.5, max_characters=30)
 
 
 def rows(count: int, split: str) -> list[dict[str, Any]]:
-    """Every fifth prompt is too long, and two rows of different pieces have one id."""
+    """Return rows in which every fifth prompt is too long, and two rows of different pieces have the same id."""
     plain = dict.fromkeys(COLUMNS["problems"], "") | {"answer": "3", "level": 1}
     made = [
         plain | {"id": f"{split}-{number}", "prompt": f"Add {number} and {split}" + " more" * (number % 5 == 4) * 9}
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Counting:
-    """Counts the pieces that are looked at: of each piece of problems one column's tokens are counted, once."""
+    """A token counter that counts its calls. It is called once for each piece of problems."""
 
     def __init__(self) -> None:
         self.pieces = 0
@@ -66,7 +66,7 @@ def outputs(out: Path) -> dict[str, bytes]:
 
 
 def killed(folder: Path, out: Path, after: int) -> None:
-    """A validation that ends by signal 9 when it has finished so many pieces."""
+    """Run a validation in a process that ends by SIGKILL when `after` pieces are finished."""
     code = """
 import os, signal, sys
 from pathlib import Path

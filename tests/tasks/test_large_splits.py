@@ -1,6 +1,6 @@
-"""What must be true of a split that is too large to be held: it is read as one that is held, and few of it is.
+"""Splits too large for memory: prompts that are read when drawn equal those held in memory, and take little memory.
 
-Here every split is too large where a test says so, by the bounds that decide it.
+The tests lower the bounds, so that their small splits count as too large.
 """
 
 import pickle
@@ -39,7 +39,7 @@ from models.training.read_problems import PromptSections, read_problems, read_pr
 from models.training.row_lengths import require_room
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
 from tests.support.tiny_models import contents, tiny_policy
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = ["shuffled", "signal", "phases", "adaptive"]
@@ -47,7 +47,10 @@ ORDERS = ["shuffled", "signal", "phases", "adaptive"]
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Problems with doubled demonstrations apart from one another, some too long, some of prompts without a problem."""
+    """Write problems, demonstrations and preferences, and return the folder.
+
+    Rows with the same prompt are not adjacent. Some rows are too long, and some prompts have no problem.
+    """
     folder = tmp_path / "clean"
     folder.mkdir()
     prompts = [f"{number % 9} + {number % 7} =" + " ;" * (number % 5) for number in range(60)]
@@ -76,7 +79,7 @@ def codec(tmp_path: Path) -> CachedCodec:
 
 
 def too_large(patch: pytest.MonkeyPatch) -> None:
-    """From here on, no split is held."""
+    """Lower the bounds, so that no split is held in memory from here on."""
     patch.setattr(row_table, "HELD_BYTES", 0)
     patch.setattr(row_table, "BATCH_ROWS", 16)
     patch.setattr(token_rows, "HELD", 0)
@@ -95,7 +98,7 @@ READ = {
 
 
 def plainly(data: Path, kind: str) -> list[Problem]:
-    """The prompts of a recipe of READ, read as one would without a thought of memory."""
+    """Return the prompts of a recipe of READ. This simple reader holds all rows in memory."""
     truths = {row["id"]: row["answer"] for row in read_rows(data, "problems", "train")}
     made: dict[str, Problem] = {}
     for row in read_rows(data, kind, "train"):  # type: ignore[arg-type]
@@ -150,13 +153,13 @@ def test_another_process_that_is_given_the_prompts_reads_the_same(
     data: Path, codec: CachedCodec, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = read_prompts(data, codec, READ[kind])
-    for bound in (1 << 26, 0):  # rows that are held, and rows in a file
+    for bound in (1 << 26, 0):  # rows in memory, then rows in a file
         too_large(monkeypatch)
         monkeypatch.setattr(row_table, "HELD_BYTES", bound)
         lying = read_prompts(data, codec, READ[kind])
         sent = pickle.dumps(lying)
-        assert contents(list(pickle.loads(sent))) == contents(held)  # noqa: S301 - these bytes are its own
-    assert len(sent) < 40 * 140 * 3  # numbers of rows and of tokens, no text
+        assert contents(list(pickle.loads(sent))) == contents(held)  # noqa: S301 - this test made the bytes
+    assert len(sent) < 40 * 140 * 3  # numbers of rows and of tokens, but no text
 
 
 def test_held_out_problems_are_the_same_evenly_spaced_ones(
@@ -205,7 +208,7 @@ def test_every_curriculum_draws_the_same_prompts(
 
 
 def lying_problems(folder: Path) -> Problems:
-    """The problems of the tiny loop, from the disk."""
+    """Write the problems of the tiny loop to a file, and return them as problems that are read when drawn."""
     rows = [
         {"id": problem.id, "prompt": problem.prompt, "answer": problem.answer, "level": 1}
         | {"tests": "", "entry_point": ""}
@@ -312,8 +315,10 @@ def test_a_budget_too_small_is_refused_by_the_same_line(
 
 @pytest.mark.thorough
 def test_opening_a_large_split_and_drawing_from_it_take_little_memory(tmp_path: Path) -> None:
-    """30,000 prompts of 400 words are 12 million tokens, as Python's numbers and texts some 300 MB and more on the way
-    there; a process that opens them and draws a few takes a small part of that."""
+    """A process that opens 30,000 long prompts and draws a few uses less than 150 MB.
+
+    The prompts have 400 words each, 12 million tokens in all. As Python numbers and texts, they take 300 MB or more.
+    """
     code = """
 import resource, sys
 from pathlib import Path

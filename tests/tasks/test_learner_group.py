@@ -1,4 +1,4 @@
-"""What must be true of learners in processes of their own that Ray has placed, each test named as the theorem."""
+"""Learners in processes that Ray places: they end at the weights of one process, also after a kill; none is left."""
 
 import os
 import signal
@@ -25,9 +25,9 @@ from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.method.alarm import Collapse
 from models.method.learner import Learner
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.shaping.length_penalty import LengthPenalty
 from models.policies.build import PolicySettings
 from models.training.fits import SupervisedFit, fit_demonstrations
@@ -41,7 +41,7 @@ from tasks.compute.cluster import Cluster, connected
 from tasks.compute.learner_group import Joint, learn_together
 
 pytestmark = pytest.mark.thorough
-TWO = PlacementSettings(learners=2).beside_learners
+TWO = PlacementSettings(learners=2).next_to_learners
 SCHEDULE_HERE = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))
 
 
@@ -83,7 +83,7 @@ def gap(first: Path, other: Path) -> float:
 def group_of(
     ray: Cluster, folder: Path, start: Path, in_round: Callable[[int], None] = lambda number: None, **changed: Any
 ) -> tuple[Training, Diary]:
-    """A training by two learners; `in_round` is called when a round is told of."""
+    """Train with two learners. `in_round` is called after the metrics of each round."""
     diary, training = Diary({}, {}, []), training_in(folder, start, **changed)
     watchers = diary.watchers()
 
@@ -96,7 +96,7 @@ def group_of(
 
 
 def learners() -> list[psutil.Process]:
-    """Processes of learners below this one, the eldest first."""
+    """Return the learner processes below this one, the oldest first."""
     those = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -106,7 +106,7 @@ def learners() -> list[psutil.Process]:
 
 
 def none_left() -> bool:
-    """Whether the learners end within seconds."""
+    """Wait up to 10 seconds for the learners to end, and return whether they did."""
     until = time.monotonic() + 10
     while learners() and time.monotonic() < until:
         time.sleep(0.1)
@@ -180,13 +180,13 @@ def test_what_is_wrong_is_said_in_one_line_and_no_learner_is_left(ray: Cluster, 
 
 
 class Fussy(Reward):
-    """Breaks on the second rank."""
+    """A reward that raises an error on the second rank."""
 
     name = "fussy"
     reads_learner = True
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        if world.learner.ranks.number == 1:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
+        if resources.learner.ranks.number == 1:
             raise ArithmeticError("what the second learner cannot do")
         return torch.zeros(len(rollouts))
 
@@ -213,7 +213,7 @@ def test_whatever_ends_the_watching_ends_the_learners(ray: Cluster, start: Path,
 
 
 def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Collapse | None:
-    """`train` on ranks of which the second has memory for rows of 12 tokens."""
+    """Run `train`. The second rank has memory only for rows of 12 tokens."""
     import models.training.train
 
     build = models.training.train.build_learner

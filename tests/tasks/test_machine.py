@@ -1,4 +1,4 @@
-"""What a run's numbers hang on, as it stands on the run."""
+"""The record of a run's packages and machine: it contains everything that decides the bits, and no secrets."""
 
 import hashlib
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""What must be true of a flow's one engine: fine-tuning opens it, every evaluation after takes it, nothing changes."""
+"""The one engine of a flow: fine-tuning opens it, later evaluations reuse it, and the results do not change."""
 
 import logging
 from contextlib import nullcontext
@@ -18,7 +18,7 @@ from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune
 from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
-pytestmark = pytest.mark.rotating(of=5)
+pytestmark = pytest.mark.rotating(of=8)
 
 RECIPE = """
 reward_model: null
@@ -36,7 +36,7 @@ LIMITS = {"longest": 64, "end": 1}
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
-    """Every engine that is opened, wherever."""
+    """Return the list of engines. Every engine that is opened is added to it."""
     entry = []
 
     def counted(*arguments, **named):
@@ -52,7 +52,7 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
-    # tasks outside a flow: Prefect gives them neither a logger nor the place on the GPU
+    # The tasks run outside a flow, where Prefect gives them neither a logger nor the place on the GPU.
     for step in (fine_tune, fitting, evaluate):
         monkeypatch.setattr(step, "get_run_logger", lambda: logging.getLogger("steps"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
@@ -66,7 +66,7 @@ def tuned(steps: dict, key: str, overrides: tuple[str, ...] = ()) -> StepResult:
 
 
 def measured(steps: dict, result: StepResult, key: str, split: str = "validation") -> str:
-    """Digest of an evaluation's records."""
+    """Evaluate a policy, and return the digest of the records."""
     sections = evaluate.GateSections if split == "gate" else evaluate.ShownSections
     handed = context(steps["home"], "evaluate", key * 64, steps["run"], sections(load_recipe("tiny.yaml")))
     policy = policy_of_step(result)
@@ -74,7 +74,10 @@ def measured(steps: dict, result: StepResult, key: str, split: str = "validation
 
 
 def test_fine_tuning_and_every_evaluation_share_one_engine_and_make_what_engines_of_their_own_make(steps, opened):
-    """An evaluation with an engine of its own is also that of a run whose fine-tuning was taken from the cache."""
+    """Evaluations share one result, whether they borrow the engine of fine-tuning or open one of their own.
+
+    They open their own if fine-tuning was taken from the cache.
+    """
     with shared_engine.shared_engine():
         together = tuned(steps, "a")
         shared = [
@@ -124,7 +127,7 @@ def test_a_learner_of_another_precision_has_an_engine_of_its_own_which_is_closed
         learned_with = opened[0]
         assert learned_with.dtype == torch.bfloat16 and learned_with.engine is not None
         measured(steps, result, "a")
-        if not torch.cuda.is_available():  # there an evaluation is bfloat16, too
+        if not torch.cuda.is_available():  # on a GPU, an evaluation uses bfloat16 too
             assert len(opened) == 2 and opened[1].dtype == torch.float32 and learned_with.engine is None
 
 
@@ -145,7 +148,7 @@ def test_after_rounds_of_learning_the_engine_says_what_a_new_one_says_to_the_las
         save_model_folder(tiny_policy(torch.float32, seed=number), word_tokenizer(), tmp_path / name)
     with shared_engine.shared_engine():
         with shared_engine.borrowed_engine(tmp_path / "start", settings, dtype=torch.float32, **LIMITS) as learning:
-            for number in range(3):  # as the loop does: hand over, prove, draw
+            for number in range(3):  # as the loop does: load weights, run the canary, sample
                 learning.load(tiny_policy(torch.float32, seed=10 + number).state_dict().items())
                 learning.score(PROMPTS, [[5, 1]] * len(PROMPTS))
                 learning.generate(PROMPTS, drawn, number)

@@ -1,4 +1,4 @@
-"""What people said is what they saw: whichever answer stood first, the chosen text is the one that they pointed at."""
+"""Reviews by people: the chosen text is the one that the reviewer pointed at, whichever answer was shown first."""
 
 import json
 import random
@@ -18,7 +18,7 @@ PAIRS = [AnswerPair(f"p{n}", f"prompt {n}", "7", 1, f"ours {n}", f"theirs\n{n}")
 
 
 def asked(reviewer: int, name: str = "") -> BlindReview:
-    """A review as `ask` writes it, its traces named after the reviewer and the problem."""
+    """Return a review as `ask` writes it. The names of its traces contain the reviewer and the problem."""
     traces = {f"{reviewer}/{pair.problem}": pair for pair in PAIRS}
     first = {trace: candidate_first(pair.problem, reviewer) for trace, pair in traces.items()}
     return BlindReview("m", 2, 1, "arithmetic", name, "rq", traces, first)
@@ -102,11 +102,11 @@ def test_an_answer_without_a_login_is_that_of_whose_queue_it_is() -> None:
 def test_only_answers_that_differ_and_say_something_are_paired() -> None:
     rows = {name: {"prompt": f"prompt {name}", "answer": "1"} for name in "abcd"}
     measured = [
-        (record("a", "x", "y"), record("a", "x ", "z")),  # the first samples are alike but for a space
+        (record("a", "x", "y"), record("a", "x ", "z")),  # the first samples differ only by a space
         (record("b", "x"), record("b", "x")),
         (record("c", " "), record("c", "x")),
         (record("d", "x"), record("d", "y")),
-        (record("e", "x"), record("e", "y")),  # its prompt is not at hand
+        (record("e", "x"), record("e", "y")),  # its prompt is not available
     ]
     pairs = answer_pairs(measured, rows, 10)
     assert {(pair.problem, pair.candidate, pair.champion) for pair in pairs} == {("a", "z", "y"), ("d", "y", "x")}

@@ -1,4 +1,4 @@
-"""The figures: what is in the data is on them, and what is not in the data leaves no empty chart."""
+"""Figures: every kind of metric in the data has a chart, and missing metrics leave no empty chart."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees while a step works, and what a log file gets."""
+"""Progress display: a terminal shows the current stage; a log file gets a line from time to time, and no bars."""
 
 import io
 import sys

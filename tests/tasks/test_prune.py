@@ -1,4 +1,4 @@
-"""What gc removes and what it must never remove, over a real store with versions, aliases and reused steps."""
+"""`gc` on a real store with versions, aliases and reused steps: what it removes and what it always keeps."""
 
 import os
 from collections.abc import Callable
@@ -19,20 +19,20 @@ OLD = 1_000_000_000  # 2001
 
 @dataclass(frozen=True)
 class Factory:
-    """Three nights that trained one policy version each from one warm start, and a training that nobody registered."""
+    """Three runs that trained one policy version each from the same warm start, and a training without a version."""
 
     home: Path
     tuned: dict[str, StepResult]
     warmed: StepResult
     models: dict[str, str]
-    """LoggedModel of each training."""
+    """The id of the LoggedModel of each training and of the warm start, by name."""
 
     def stays(self, name: str) -> bool:
         return step_folder(self.home, "fine_tune", KEY[name]).is_dir()
 
 
 def logged(run_id: str, name: str) -> str:
-    """A LoggedModel with one small artifact."""
+    """Log a model with one small artifact, and return its id."""
     experiment = store.client().get_run(run_id).info.experiment_id
     model = store.client().create_logged_model(experiment, name, source_run_id=run_id)
     place = Path(model.artifact_location.removeprefix("file://"))
@@ -90,24 +90,24 @@ def test_only_what_no_version_needs_goes_and_the_rest_can_still_be_taken(factory
     assert earlier_result(context(factory.home, "warm_start", "w" * 64)) == factory.warmed
     assert f"store/fine_tune/{'e' * 24}: nothing needs it" in said and "delete " in said
     assert registry.missing(factory.tuned["loose"].run_id, {"model_id": factory.models["loose"]})
-    assert store.client().get_run(factory.tuned["loose"].run_id).data.metrics["seconds"] > 0  # runs stay
+    assert store.client().get_run(factory.tuned["loose"].run_id).data.metrics["seconds"] > 0  # runs are kept
     assert not list(factory.home.glob(f"mlartifacts/tiny/models/{factory.models['loose']}/artifacts/*"))
 
 
 def test_what_a_champion_came_from_stays_whatever_is_asked(factory: Factory) -> None:
-    """Version 2 is champion, version 1 was, version 3 never; the warm start was made in the first night and reused."""
+    """Version 2 is champion and version 1 was; version 3 never was. The warm start was made once and reused."""
     grow_old(factory.home)
     said = collect(factory.home, refused=True)
     assert [name for name in KEY if factory.stays(name)] == ["first", "second"]
     assert earlier_result(context(factory.home, "warm_start", "w" * 64)) == factory.warmed
     assert "tiny-policy version 2 (champion)" in said and "tiny-policy version 1, which was champion" in said
     assert "only tiny-policy version 3 needs it" in said
-    for name in ("first", "second", "third", "warm"):  # weights of versions stay in the registry, the warm start's too
+    for name in ("first", "second", "third", "warm"):  # MLflow keeps the weights of versions and of their warm start
         assert list(factory.home.glob(f"mlartifacts/tiny/models/{factory.models[name]}/artifacts/weights"))
 
 
 def make_again(factory: Factory, name: str) -> StepResult:
-    """As `run --refresh` does: another run makes the same outputs, which the same version was registered from."""
+    """Make the same outputs in another run, as `run --refresh` does. Their version still needs them."""
 
     def work(folder: Path, run_id: str) -> StepOutput:
         (folder / "policy").write_text(name * 1000)
@@ -119,7 +119,7 @@ def make_again(factory: Factory, name: str) -> StepResult:
 def test_what_a_champion_came_from_stays_however_often_it_was_made_again(factory: Factory) -> None:
     for name in ("first", "second", "second", "loose"):
         again = make_again(factory, name)
-        assert earlier_result(context(factory.home, "fine_tune", KEY[name])) == again  # the newest
+        assert earlier_result(context(factory.home, "fine_tune", KEY[name])) == again  # the newest result is used
     grow_old(factory.home)
     said = collect(factory.home, refused=True)
     assert [name for name in KEY if factory.stays(name)] == ["first", "second"]
@@ -190,7 +190,7 @@ def test_checkpoints_of_stopped_runs_that_no_recipe_resumes_from_stay_for_the_re
 def test_outputs_whose_run_the_store_in_use_does_not_know_stay(
     factory: Factory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Another tracking server is named this time: it cannot know what the versions of the usual one need."""
+    """The outputs belong to another tracking store. The store in use does not know what versions of that one need."""
     grow_old(factory.home)
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
@@ -208,6 +208,6 @@ def test_planning_deletes_nothing_and_leftovers_of_killed_processes_go(factory: 
     before = sorted(factory.home.rglob("*"))
     held = prune.plan(factory.home, 0.0)
     assert sorted(factory.home.rglob("*")) == before
-    assert {leftover, half} <= {entry.place for entry in held if entry.goes}
+    assert {leftover, half} <= {entry.place for entry in held if entry.removed}
     freed = prune.remove(factory.home, held)
-    assert not leftover.exists() and freed == sum(entry.bytes for entry in held if entry.goes) > 5000
+    assert not leftover.exists() and freed == sum(entry.bytes for entry in held if entry.removed) > 5000

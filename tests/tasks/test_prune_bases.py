@@ -1,4 +1,4 @@
-"""`rewardflow gc` and converted base models: what the user added stays, what a GGUF file gives again may go."""
+"""`rewardflow gc` and converted base models: added bases stay, and unused conversions of GGUF files may be removed."""
 
 import os
 import time
@@ -27,13 +27,13 @@ def test_gc_keeps_added_bases_and_used_ones_and_finds_old_conversions_and_broken
     (home / FOLDER / added).mkdir()
     (home / FOLDER / f".{added}.999999999.part").mkdir()
     held = {entry.place: entry for entry in prune.plan(home, 30.0)}
-    assert held[folder].why == "used within the retention time" and not held[folder].goes
+    assert held[folder].why == "used within the retention time" and not held[folder].removed
     assert held[home / FOLDER / added].why == "added with `rewardflow base add`"
-    assert held[home / FOLDER / f".{added}.999999999.part"].goes
+    assert held[home / FOLDER / f".{added}.999999999.part"].removed
     long_ago = time.time() - 40 * 86_400
     for place in (folder, *folder.iterdir(), home / FOLDER / added):
         os.utime(place, (long_ago, long_ago))
-    goes = {entry.place for entry in prune.plan(home, 30.0) if entry.goes}
-    assert folder in goes and home / FOLDER / added not in goes
+    removed = {entry.place for entry in prune.plan(home, 30.0) if entry.removed}
+    assert folder in removed and home / FOLDER / added not in removed
     given_folder(str(file))
-    assert folder not in {entry.place for entry in prune.plan(home, 30.0) if entry.goes}
+    assert folder not in {entry.place for entry in prune.plan(home, 30.0) if entry.removed}

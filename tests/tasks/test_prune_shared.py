@@ -1,4 +1,4 @@
-"""Of a store that several state folders share, gc of one deletes no model of another."""
+"""`gc` on a tracking store that several state folders share: it deletes no model of another state folder."""
 
 import shutil
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tasks.tracking import runs, store, tags
 
 
 def logged(home: Path) -> str:
-    """The LoggedModel of a step in the state folder `home`, which no version was registered from."""
+    """Log the model of a step in the state folder `home`, without a version, and return its id."""
     made: dict[str, str] = {}
 
     def work(folder: Path, run_id: str) -> StepOutput:
@@ -27,28 +27,28 @@ def logged(home: Path) -> str:
         return StepOutput("digest", "done")
 
     run_step(context(home, "fine_tune", "a" * 64, runs.open_flow_run("e", "n")), work)
-    shutil.rmtree(home / "store")  # so that the folder itself needs it no more
+    shutil.rmtree(home / "store")  # so that the state folder no longer needs the model
     return made["id"]
 
 
 def going(home: Path) -> set[str]:
-    """The models that gc in the state folder `home` deletes."""
+    """Run gc in the state folder `home`, and return the models that it deletes."""
     store.configure(home)
     held = prune.plan(home, keep_days=0.0)
     prune.remove(home, held)
-    return {entry.model.model_id for entry in held if entry.goes and entry.model is not None}
+    return {entry.model.model_id for entry in held if entry.removed and entry.model is not None}
 
 
 @pytest.fixture
 def shared(empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database that every state folder of the test uses."""
+    """Make a database that every state folder of the test uses."""
     shutil.copy(empty_database, tmp_path / "shared.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
 
 
 @pytest.fixture
 def made(shared: None, tmp_path: Path) -> dict[str, str]:
-    """State folder -> the model that was logged with it."""
+    """Log one model in each of two state folders, and return them by the name of the folder."""
     models = {}
     for name in ("a", "b"):
         store.configure(tmp_path / name)

@@ -1,4 +1,4 @@
-"""What must be true of a policy that is trained on from a registered version, each test a theorem by its name."""
+"""Policies with a registered version as base: its address is resolved to a folder, recorded, and kept on resume."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ MODEL = "mine-policy"
 
 
 def version(folder: Path, seed: int) -> int:
-    """A new version of the policy, with weights of its own."""
+    """Register a new version of the policy with weights of its own, and return its number."""
     save_model_folder(tiny_policy(torch.float32, seed=seed), TOKENIZER, folder / f"policy-{seed}")
     run_id = runs.open_flow_run("e", "n")
     return registry.register(MODEL, registry.log_model(run_id, folder / f"policy-{seed}", "policy", "text-generation"))
@@ -32,7 +32,7 @@ def version(folder: Path, seed: int) -> int:
 
 @pytest.fixture
 def home(tmp_path: Path, new_store: Callable[[Path], Path]) -> Path:
-    """A state folder whose registry holds two versions, the first of which is champion."""
+    """Return a state folder whose registry holds two versions. Version 1 is champion."""
     folder = new_store(tmp_path / "home")
     assert [version(tmp_path, seed) for seed in (1, 2)] == [1, 2]
     aliases.promote(MODEL, 1)
@@ -47,7 +47,7 @@ def recipe(tmp_path: Path, base: str = "champion") -> Recipe:
 
 
 def base_of(resolved: Recipe) -> bytes:
-    """The weights that a resolved recipe begins with."""
+    """Return the weights that a resolved recipe starts with."""
     folder = given_folder(resolved.policy.base or "")
     assert folder is not None
     return (folder / "model.safetensors").read_bytes()
@@ -65,7 +65,7 @@ def test_an_address_becomes_the_folder_of_its_version_and_stands_on_the_run_by_n
     home: Path, tmp_path: Path, address: str, seed: int
 ) -> None:
     asked = recipe(tmp_path, address)
-    require_files(asked)  # the registry is asked when the run begins
+    require_files(asked)  # the registry is queried only when the run begins
     resolved, base = resolve_base("train", asked, home)
     assert base is not None and (base.name, base.version.version) == (f"{MODEL}/{seed}", seed)
     assert base_of(resolved) == weights(tmp_path, seed)
@@ -95,7 +95,7 @@ def test_a_stopped_run_goes_on_from_the_version_that_it_began_with_and_the_next_
     assert base_of(again) == base_of(resolved) == weights(tmp_path, 1)
     assert resolve_base("train", asked.model_copy(update={"seed": 7}), home)[1].name == f"{MODEL}/2"  # type: ignore[union-attr]
     with until_done("evaluate", asked, home):
-        pass  # an evaluation that ends says nothing of the training
+        pass  # the end of an evaluation does not end the stopped training
     assert resolve_base("train", asked, home)[1].name == f"{MODEL}/1"  # type: ignore[union-attr]
     with until_done("train", asked, home):
         pass

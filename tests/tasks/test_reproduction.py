@@ -1,4 +1,4 @@
-"""A version that cannot be made again is refused in one line that says why; one that was is held to the bit."""
+"""Reproduction of a version: an obstacle is named in one line, and reproduced weights must match bit for bit."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from tasks.data.add_data import add
 from tasks.data.versions import DataVersion
 from tasks.host.machine import machine, packages
 from tasks.registered import reproducible, reproduction
-from tasks.registered.recorded_recipe import log_asked, read_asked
+from tasks.registered.recorded_recipe import log_recipe_settings, read_recorded_recipe
 from tasks.registered.reproduction import Surroundings
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import runs, store, tags
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.rotating(of=6)
 
 @pytest.fixture
 def said(root: Path, new_store: Callable[[Path], Path], tmp_path: Path) -> VersionRecord:
-    """What is on record of a run in a clean repository."""
+    """Return the record of a run in a clean repository."""
     new_store(tmp_path / "home")
     return on_record(git(root, "rev-parse", "HEAD"))
 
 
 def on_record(commit_of_code: str, *data: DataVersion) -> VersionRecord:
-    """What is on record of a run that has ended."""
+    """Record a run that has ended, and return its record."""
     run = runs.open_flow_run("small", "train small", {tags.GIT_COMMIT: commit_of_code})
     for version in data:
         log_data(run, version)
@@ -128,14 +128,16 @@ def test_a_recipe_that_the_commit_does_not_hold_is_refused(said: VersionRecord, 
 def test_a_recipe_is_read_as_it_was_asked_for(said: VersionRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path.cwd()
     recipe = load_recipe("arithmetic", ["seed=7", "schedule.rounds=3"])
-    log_asked(said.run, plain(recipe), root, root / "recipes/arithmetic.yaml", ["seed=7", "schedule.rounds=3"])
-    again, file = read_asked(said)
+    log_recipe_settings(
+        said.run, plain(recipe), root, root / "recipes/arithmetic.yaml", ["seed=7", "schedule.rounds=3"]
+    )
+    again, file = read_recorded_recipe(said)
     assert plain(again) == plain(recipe) and file == Path("recipes/arithmetic.yaml")
 
-    log_asked(said.run, {}, root, root / "recipes/arithmetic.yaml", ["policy.base=champion"])
+    log_recipe_settings(said.run, {}, root, root / "recipes/arithmetic.yaml", ["policy.base=champion"])
     trained_on = replace(said, facts={**said.facts, tags.BASE_VERSION: "a-policy/4"})
-    assert read_asked(trained_on)[0].policy.base == "models:/a-policy/4"
-    assert "not on record" in refused(read_asked, replace(said, run="0" * 32))
+    assert read_recorded_recipe(trained_on)[0].policy.base == "models:/a-policy/4"
+    assert "not on record" in refused(read_recorded_recipe, replace(said, run="0" * 32))
 
 
 def test_the_precision_of_a_step_that_was_reused_is_that_of_the_run_that_made_it(said: VersionRecord) -> None:
@@ -191,7 +193,7 @@ def test_a_store_apart_is_another_one_and_the_first_comes_back(
 ) -> None:
     before = store.current()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", before.uri)
-    with pytest.raises(UserError, match="on purpose"), store.apart(tmp_path / "apart"):
+    with pytest.raises(UserError, match="on purpose"), store.separate_store(tmp_path / "apart"):
         assert store.current().home == tmp_path / "apart" and store.configured_address() == ""
         run = runs.open_flow_run("small", "train small")
         raise UserError("on purpose")

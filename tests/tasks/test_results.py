@@ -1,4 +1,4 @@
-"""The cache: an earlier result is taken only where its outputs are, to the byte, what it says, wherever it lies."""
+"""The cache: an earlier result is used only if its outputs are unchanged to the byte; its folder may be moved."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ FACTS = {"step": "one", "headline": "went well", "metrics": {"accuracy": 0.5}}
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """A folder with outputs and the result of what made them; the checkpoints are still there."""
+    """Return a folder with outputs, checkpoints, and the result of the step that made them."""
     folder = tmp_path / "store" / "one" / "key"
     (folder / "policy").mkdir(parents=True)
     (folder / "checkpoints").mkdir()
@@ -129,7 +129,7 @@ def test_a_step_made_anew_begins_without_its_old_outputs_and_one_that_was_stoppe
     assert (stopped / "checkpoints" / "round_000001").is_file()
 
 
-# ---------------------------------------- what a step makes of it
+# ---------------------------------------- steps that may use an earlier result
 
 
 @pytest.fixture

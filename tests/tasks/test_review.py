@@ -1,4 +1,4 @@
-"""What a flow's run is called, and what the shared view shows of it."""
+"""The name of a flow's run, and the tags that the shared view shows of it."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def named(home: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> tuple[str, dict[str, str]]:
-    """Name and tags of a run with this promotion."""
+    """Return the name and the tags of a run with this promotion."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     store.configure(home)
     plain = {

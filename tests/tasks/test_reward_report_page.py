@@ -1,4 +1,4 @@
-"""What the page of a report on a reward model says of first errors and of a judge."""
+"""The page of a report on a reward model: first errors and the results of a judge are shown if they were measured."""
 
 from models.evaluation.bootstrap import Interval
 from models.reward_models.judges.report import JudgeReport

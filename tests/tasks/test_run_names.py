@@ -1,4 +1,4 @@
-"""Runs are called by what came out."""
+"""Names of runs: each states the outcome of its run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A policy whose tokenizer numbers the same tokens otherwise is measured as if it did not."""
+"""A policy whose tokenizer has other ids for the same tokens: it gets the same problems, scores and lengths."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ PROMPTS = ["1 + 2 =", "16 + 5 =", "3 =", "7 + 7 + 7 + 7 + 7 + 7 ="]
 
 @pytest.fixture
 def folders(tmp_path):
-    """The run's policy, and a champion whose numbers have their ids in the opposite order."""
+    """Return a champion and the run's policy. The champion's tokenizer has the ids of the numbers in reverse order."""
     run, champion = tmp_path / "run", tmp_path / "champion"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), run)
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), champion)

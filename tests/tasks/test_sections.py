@@ -1,4 +1,4 @@
-"""A step is handed only what its key holds, and its key changes with each setting of that and with no other."""
+"""The settings of a step: it receives only those in its key. Each of them changes the key, and no other does."""
 
 import copy
 import typing
@@ -35,7 +35,7 @@ LENGTHS = ("data.name", "data.template", "validation.max_tokens", "rollouts.max_
 SCORES = ("reward_model.fit.token_budget",)
 USED = ("policy.chat", "policy.system", "policy.trust_remote_code")
 MADE = ("policy.base", "policy.size.positions", "policy.precision")
-"""Of a policy that is made from its size, the room; the precision, where a reward model scores."""
+"""Settings of a policy that set its room for tokens, and its precision, which matters where a reward model scores."""
 DRAWN = (*LENGTHS, *SCORES, *USED, *MADE, "engine", "evaluation.temperature", "evaluation.top_p", "evaluation.seed")
 
 READ: dict[type[Sections], tuple[str, ...]] = {
@@ -61,7 +61,7 @@ READ: dict[type[Sections], tuple[str, ...]] = {
     ),
     evaluate.GateSections: (*DRAWN, "gate.problems", "gate.samples", "gate.fluency_margin"),
 }  # fmt: skip
-"""What each step that may be taken from an earlier run depends on, written down beside what its file says."""
+"""The settings that each reusable step depends on, written down independently of the step's own file."""
 
 TASKS = [
     prepare_data.prepare_data, validation.validate_data, start.warm_start, fit_reward_model.reward_model,
@@ -76,7 +76,7 @@ def recipe() -> Recipe:
 
 
 def settings(section: Any) -> dict[Any, Any]:
-    """What a section is made of; nothing where it is a single setting."""
+    """Return the settings that a section consists of; none for a single setting."""
     if isinstance(section, BaseModel):
         return dict(section)
     if is_dataclass(section):
@@ -85,7 +85,7 @@ def settings(section: Any) -> dict[Any, Any]:
 
 
 def leaves(section: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where in a recipe each single setting stands."""
+    """Yield the path of each single setting of a recipe."""
     inside = settings(section)
     for name, value in inside.items():
         yield from leaves(value, (*path, name))
@@ -94,7 +94,7 @@ def leaves(section: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 def changed(section: Any, path: tuple[Any, ...]) -> Any:
-    """The recipe with another value at `path`, whatever its checks would say of it."""
+    """Return the recipe with another value at `path`, without any validation."""
     if not path:
         match section:
             case bool():
@@ -170,11 +170,11 @@ def test_every_step_is_looked_at():
         prepare_data, validation, start, fit_reward_model, label_pairs, label_steps, fit_process_model, fine_tune,
         evaluate, judge_champion, promote, upload_reports,
     ) for value in vars(module).values() if isinstance(value, Task)}  # fmt: skip
-    assert there == {task.name for task in TASKS} | {"upload_reports"}  # which reads nothing of a recipe
+    assert there == {task.name for task in TASKS} | {"upload_reports"}  # it reads no setting of a recipe
 
 
 def kinds_of(hint: Any) -> set[Any]:
-    """The types that a type is made of; of a mapping those of its values."""
+    """Return the types that a type consists of; for a mapping, those of its values."""
     if typing.get_origin(hint) is Mapping:
         return kinds_of(typing.get_args(hint)[1])
     parts = typing.get_args(hint)

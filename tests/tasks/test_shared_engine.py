@@ -1,4 +1,4 @@
-"""What must be true of an engine that several steps share: it says what a new one says, and it never stays open."""
+"""An engine that several steps share: its results equal those of a new one to the bit, and it is always closed."""
 
 import shutil
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from models.policies.folder import save_model_folder
 from tasks.compute.shared_engine import borrowed_engine, engine_place, learner_place, shared_engine
 from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
-pytestmark = pytest.mark.rotating(of=5)
+pytestmark = pytest.mark.rotating(of=8)
 
 END = 1
 PLAIN = EngineSettings(name="transformers")
@@ -35,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def candidate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Other weights of the same architecture."""
+    """Write other weights of the same architecture, and return their folder."""
     target = tmp_path_factory.mktemp("candidate") / "policy"
     save_model_folder(tiny_policy(torch.float32, seed=1), word_tokenizer(), target)
     return target
@@ -97,7 +97,7 @@ def test_a_step_that_learns_behind_one_that_generates_is_lent_the_flows_place_wi
     with shared_engine():
         with learner_place():
             assert place.locked()
-        assert not place.locked()  # nothing has been generated yet: it is held for the step alone
+        assert not place.locked()  # nothing has been generated yet, so only the step held the place
         with engine_place(), borrowed_engine(base, PLAIN, **LIMITS) as engine:
             pass
         with learner_place():

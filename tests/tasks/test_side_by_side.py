@@ -1,4 +1,4 @@
-"""Samples side by side: every policy's answer in one row, and what got worse before all else."""
+"""Samples side by side: one row has the answers of all policies to a problem, and regressions come first."""
 
 from models.evaluation.records import Completion, PromptRecord
 from tasks.pages.side_by_side import side_by_side

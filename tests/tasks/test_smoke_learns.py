@@ -1,6 +1,7 @@
-"""A smoke run's learner always sees tokens that are trained on, though so untrained a policy never answers right.
+"""The learner of a smoke run always has tokens to train on, although so untrained a policy never answers right.
 
-Recipes whose smoke runs took no step: verdicts alone, pairs of right and wrong, a critic's first rounds, the best of n.
+Smoke runs of these recipes once took no step. Their rewards are verdicts alone, or they use pairs of a right and a
+wrong completion, a critic in its first rounds, or the best of n.
 """
 
 from dataclasses import fields, replace
@@ -20,7 +21,7 @@ from models.training.loop import run_loop
 from models.training.watchers import Watchers
 from tests.support.tiny_loops import END, PROBLEMS, save_start
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "expo_dpo", "ppo", "raft", "gepo", "oreal", "pacs", "inpo"])
@@ -36,11 +37,11 @@ def test_a_smoke_run_takes_a_step_though_no_answer_is_right(name, tmp_path):
     start = save_start(tmp_path / "start")
     engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None
     scorer = rewards_of if recipe.reward_model else None
-    world = make_world(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
+    resources = make_resources(engine, scorer, recipe.seed, learner, truncated=recipe.truncated)
     problems = [replace(problem, known=known(source.reads), answer="999999") for problem in PROBLEMS]
     metrics: dict[int, dict[str, float]] = {}
     settings = replace(recipe.schedule, token_budget=1024)
-    run_loop(world, slots, settings, problems, tmp_path / "c", Watchers(metrics=metrics.__setitem__))
+    run_loop(resources, slots, settings, problems, tmp_path / "c", Watchers(metrics=metrics.__setitem__))
     before = tiny_policy(torch.float32, spread=3.0).state_dict()
     changed = any(not torch.equal(value, before[key]) for key, value in learner.policy.state_dict().items())
     assert nothing_learned(list(metrics.values()), float(changed)) == ""

@@ -1,4 +1,4 @@
-"""What must be true of a step: its key, when it counts as done, and what a failure leaves."""
+"""A step of the pipeline: its key, when it is complete, and what a failure leaves."""
 
 import contextlib
 import shutil
@@ -29,14 +29,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def parent(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An MLflow run of a flow, in a store of its own."""
+    """Open the MLflow run of a flow in the store of `home`, and return its id."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     store.configure(home)
     return runs.open_flow_run("steps", "a flow")
 
 
 def children(parent: str) -> list[tuple[str, str]]:
-    """Name and status of the runs of the steps."""
+    """Return the name and the status of each step's run."""
     children = store.client().search_runs(
         [store.client().get_run(parent).info.experiment_id], f"tags.`{runs.PARENT_TAG}` = '{parent}'"
     )
@@ -145,7 +145,7 @@ def test_a_part_that_leaves_fails_its_step_with_a_line_that_names_the_file(home:
 
 
 def test_a_result_that_cannot_be_recorded_is_no_result(home: Path, parent: str) -> None:
-    """More metrics than a run may have: the step's outputs are there, but it does not count as done."""
+    """The step logs more metrics than a run may have. It has run, but it does not count as complete."""
     with pytest.raises(UserError, match="at most"):
         many = {f"m{number}": 0.0 for number in range(99)}
         run_step(context(home, "three", "k", parent), lambda folder, run: StepOutput("d", "h", many))
@@ -179,7 +179,7 @@ def test_a_step_that_takes_too_long_fails_with_its_line_and_is_made_by_the_next_
 
 @pytest.mark.rotating(of=12, together="hang of DVC")
 def test_a_dvc_that_hangs_is_ended_with_the_step_that_waits_for_it(tmp_path: Path) -> None:
-    """And so is the stage that it runs."""
+    """The process of the stage that DVC runs must end too."""
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     with repository_lock(tmp_path) as lock:
         run_dvc(tmp_path, ["init", "--force"], print, lock)

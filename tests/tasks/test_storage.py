@@ -1,4 +1,4 @@
-"""Folders to a real S3 server on loopback; every failure one line without a secret."""
+"""Storage on a real S3 server on loopback: folders are uploaded, and every failure is one line without a secret."""
 
 import pytest
 from s3_loopback import BUCKET, KEY, SECRET, s3_endpoint  # noqa: F401  (a fixture)

@@ -1,4 +1,4 @@
-"""The table of where the time went: added up over the rounds, and every speed over the time that it was measured in."""
+"""The table of time: seconds are summed over the rounds, and each speed is a mean over the seconds of its stage."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tasks.tracking.journal import JournalRow
 
 
 def round_of(step: int, **changes: float) -> JournalRow:
-    """A round of ten seconds: 4 of generation at 100 tokens a second, 5 of learning at a tenth of the peak."""
+    """Return a round of ten seconds: 4 of generation at 100 tokens a second, 5 of learning at a tenth of the peak."""
     seconds = dict.fromkeys((f"seconds/{stage}" for stage in STAGES), 0.0)
     seconds |= {"seconds/generate": 4.0, "seconds/learn": 5.0, "seconds/hand_over": 1.0, "seconds/round": 10.0}
     speeds = {"speed/generate": 100.0, "speed/learn": 60.0, "speed/round": 40.0}

@@ -1,4 +1,4 @@
-"""Which failures Prefect tries again, and which tasks ask for that."""
+"""Retries by Prefect: only unexpected failures are tried again, in every task that needs the network."""
 
 import pytest
 from prefect import Task

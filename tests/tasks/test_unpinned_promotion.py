@@ -1,4 +1,4 @@
-"""What no commit holds cannot become champion, unless the recipe allows it, and its page says so before all else."""
+"""A policy that is not pinned cannot become champion, unless the recipe allows it; its page begins with the reason."""
 
 from test_collapsed import BETTER
 

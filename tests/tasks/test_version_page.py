@@ -1,4 +1,4 @@
-"""A version's page says what was decided, why, and where it comes from, to a person who never saw the run."""
+"""The page of a version: it shows the decision, the checks and the origin to a reader who never saw the run."""
 
 from tasks.pages.version_page import LONGEST, policy_page, reward_model_page, version_page
 from tasks.tracking.verdict_record import HandJudgement, PageFacts, Ruling, VerdictRecord

@@ -1,4 +1,4 @@
-"""Versions of the data in a real git and DVC repository of its own for each test (`made`: already prepared in it)."""
+"""Data versions. Each test has a real git and DVC repository of its own; the fixture `made` prepares the data in it."""
 
 import hashlib
 import json
@@ -154,7 +154,7 @@ def test_the_name_of_a_built_in_set_is_not_for_a_users(root, raw):
 
 
 def dvc_digest(path):
-    """MD5 of a file, or that of a folder's listing as DVC writes it."""
+    """Return the MD5 of a file, or that of a folder's listing as DVC writes it."""
     if path.is_file():
         return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
     files = sorted(file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
@@ -163,7 +163,7 @@ def dvc_digest(path):
     return hashlib.md5(json.dumps(listing, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
-@pytest.mark.rotating(of=1)  # hashes alone, and what it would miss for three turns is a data stage that runs again
+@pytest.mark.rotating(of=1)  # it only computes hashes; a failure that is found turns later makes a data stage run again
 def test_the_committed_lock_file_is_of_the_code_and_parameters_beside_it():
     stages = yaml.safe_load((ROOT / "dvc.lock").read_text())["stages"]
     params = yaml.safe_load((ROOT / "params.yaml").read_text())

@@ -1,4 +1,4 @@
-"""Checks of a suite of one's own that look at a whole column, where rows come in pieces."""
+"""Custom checks that read a whole column, although the rows are validated in pieces."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def problem(number: int, prompt: str) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Seven problems, the first and the last with the same prompt, looked at two by two."""
+    """Write seven problems, and validate them two at a time. The first and the last have the same prompt."""
     monkeypatch.setattr(validation, "PIECE_ROWS", 2)
     (tmp_path / "data").mkdir()
     rows = [problem(number, f"Add {number % 6} and 2") for number in range(7)]
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def held_against(folder: Path, check: dict[str, Any]) -> ValidationReport:
-    """The data held against the project's suite and a check more."""
+    """Validate the data with the project's suite and one more check."""
     suite = yaml.safe_load((SUITES / "problems.yaml").read_text())
     suite["expectations"].append({"severity": "critical", "reason": "not as it is to be", "why": "So it is.", **check})
     suites = folder.parent / "suites"
@@ -68,4 +68,4 @@ def test_where_most_may_fail_the_share_is_of_the_whole_file(folder: Path) -> Non
         "columns": ["prompt"],
         "arguments": {"regex": "[0-4] and", "mostly": 0.8},
     }
-    assert held_against(folder, check).passed  # six of seven match, but one of the two of its piece does not
+    assert held_against(folder, check).passed  # six of seven rows match, but only one of two in one piece

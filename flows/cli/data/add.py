@@ -6,13 +6,17 @@ import json
 import shlex
 from pathlib import Path
 from typing import Annotated
+
 import typer
+
 from flows.runtime.command_options import SetOption, path_overrides
 
 
 def add(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
-    recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section defines how the files are read.")],
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section defines how the files are read.")
+    ],
     name: Annotated[str, typer.Option("--name", help="Name of the data set. Default: the recipe's.")] = "",
     tested: Annotated[
         list[Path] | None, typer.Option("--test", help="File held out from training. Repeatable.")
@@ -39,13 +43,13 @@ def add(
     section = "data" if not held_out else f"gate.held_out.{held_out}"
     chosen = path_overrides(section, paths, tested)
     chosen += [f"data.name={name}"] if name else []
-    read = load_recipe(recipe, [*chosen, *(overrides or [])])
-    settings = read.gate.held_out[held_out].data(held_out) if held_out else read.data
-    version, kept = add_files(settings, Path.cwd())
+    loaded_recipe = load_recipe(recipe, [*chosen, *(overrides or [])])
+    settings = loaded_recipe.gate.held_out[held_out].data(held_out) if held_out else loaded_recipe.data
+    version, kept_settings = add_files(settings, Path.cwd())
     rows = sum(read_manifest(version.folder)["rows"].values())
     print(f"{version.name}: {rows:,} rows, version {version.digest[:8]}, commit {version.revision[:8]}, pushed")
-    said = [f"--set {section}.path={kept.path[0]}"] if kept.path else []
-    said += [f"--set data.test_path={kept.test_path[0]}"] if kept.test_path else []
-    said += [f"--set data.name={version.name}"] if name else []
-    said += [f"--set {shlex.quote(text)}" for text in overrides or []]
-    print(f"rewardflow run {recipe} {' '.join(said)}")
+    arguments = [f"--set {section}.path={kept_settings.path[0]}"] if kept_settings.path else []
+    arguments += [f"--set data.test_path={kept_settings.test_path[0]}"] if kept_settings.test_path else []
+    arguments += [f"--set data.name={version.name}"] if name else []
+    arguments += [f"--set {shlex.quote(text)}" for text in overrides or []]
+    print(f"rewardflow run {recipe} {' '.join(arguments)}")

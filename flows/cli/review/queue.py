@@ -50,11 +50,11 @@ def queue(
     name = meant_policy(model)
     ours = registry.version_info(name, candidate) if candidate else registry.versions(name)[0]
     theirs = registry.version_info(name, against) if against else _other(ours)
-    for asked in ask(ours, theirs, lambda: sampled_pairs(ours, theirs, pairs, Path.cwd()), reviewers or []):
-        review = asked.review
-        state = f"{len(review.pairs)} pairs" + ("" if asked.new else ", there already")
+    for request in ask(ours, theirs, lambda: sampled_pairs(ours, theirs, pairs, Path.cwd()), reviewers or []):
+        review = request.review
+        state = f"{len(review.pairs)} pairs" + ("" if request.new else ", there already")
         print(f"{review.title}, {review.reviewer or 'anybody'}: {state}")
-        print(f"  {page_address(home, 'mlflow')}{asked.page}")
+        print(f"  {page_address(home, 'mlflow')}{request.page}")
 
 
 def _other(ours: VersionInfo) -> VersionInfo:

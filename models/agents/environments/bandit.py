@@ -36,23 +36,23 @@ class Bandit(Environment):
 class _Pulls:
     def __init__(self, means: tuple[float, ...], pulls: int) -> None:
         self._means, self._pulls = means, pulls
-        self._gives: list[list[float]] = []
+        self._payments: list[list[float]] = []
         self._best: list[bool] = []
 
     def reset(self, seed: int) -> tuple[str, Info]:
         random = Random(seed)
-        self._gives = [[float(random.random() < mean) for mean in self._means] for _ in range(self._pulls)]
+        self._payments = [[float(random.random() < mean) for mean in self._means] for _ in range(self._pulls)]
         self._best = []
         return "", {}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         arm = arm_of(turn, len(self._means))
-        given = 0.0 if arm is None else self._gives[len(self._best)][arm]
+        reward = 0.0 if arm is None else self._payments[len(self._best)][arm]
         self._best.append(arm is not None and self._means[arm] == max(self._means))
         over = len(self._best) == self._pulls
-        later = self._best[self._pulls // 2 :]
-        heard = "error: name an arm by its letter" if arm is None else str(int(given))
-        return heard, given, over, False, {"solved": 2 * sum(later) >= len(later)} if over else {}
+        second_half = self._best[self._pulls // 2 :]
+        response = "error: name an arm by its letter" if arm is None else str(int(reward))
+        return response, reward, over, False, {"solved": 2 * sum(second_half) >= len(second_half)} if over else {}
 
     def close(self) -> None:
         return None

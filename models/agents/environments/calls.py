@@ -31,20 +31,20 @@ class Calls(Environment):
 
 class _Calling:
     def __init__(self, expected: Expected, tries: int) -> None:
-        self._expected, self._left = expected, tries
-        self._heard: list[str] = []
+        self._expected, self._tries_left = expected, tries
+        self._responses: list[str] = []
 
     def reset(self, seed: int) -> tuple[str, Info]:
         return "", {"state": ""}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        self._left -= 1
+        self._tries_left -= 1
         category = category_of(turn, self._expected)
         if category == "right":
             return "", 1.0, True, False, {"solved": True}
-        said = f"error: {category.replace('_', ' ')}"
-        self._heard.append(said)
-        return said, 0.0, not self._left, False, {"state": "; ".join(self._heard), "solved": False}
+        response = f"error: {category.replace('_', ' ')}"
+        self._responses.append(response)
+        return response, 0.0, not self._tries_left, False, {"state": "; ".join(self._responses), "solved": False}
 
     def close(self) -> None:
         return None

@@ -38,26 +38,26 @@ class Countdown(Environment):
 
 
 class _Counting:
-    def __init__(self, known: CountdownTarget, tries: int) -> None:
-        self._known, self._left = known, tries
-        self._heard: list[str] = []
+    def __init__(self, goal: CountdownTarget, tries: int) -> None:
+        self._goal, self._tries_left = goal, tries
+        self._responses: list[str] = []
 
     def reset(self, seed: int) -> tuple[str, Info]:
         return "", {"state": ""}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        self._left -= 1
+        self._tries_left -= 1
         lines = turn.strip().splitlines() or [""]
         try:
-            value = value_of(lines[-1], self._known.numbers)
+            value = value_of(lines[-1], self._goal.numbers)
         except ValueError as error:
-            said = f"error: {error}"
+            response = f"error: {error}"
         else:
-            if value == self._known.target:
+            if value == self._goal.target:
                 return "", 1.0, True, False, {"solved": True}
-            said = written(value)
-        self._heard.append(said)
-        return said, 0.0, not self._left, False, {"state": "; ".join(self._heard), "solved": False}
+            response = written(value)
+        self._responses.append(response)
+        return response, 0.0, not self._tries_left, False, {"state": "; ".join(self._responses), "solved": False}
 
     def close(self) -> None:
         return None

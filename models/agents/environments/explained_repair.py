@@ -10,7 +10,9 @@ second turn depends on the first only through what the policy reads: an advantag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, replace
+from typing import ClassVar
 
 from models.answers.likeness import Metric, likeness
 from models.base.errors import UserError
@@ -28,7 +30,8 @@ class ExplainedRepair(Environment):
     """An explanation of a wrong program, and then its repair."""
 
     needs_answers = True
-    says: str = "fix:"
+    renamed: ClassVar[Mapping[str, str]] = {"says": "follow_up"}
+    follow_up: str = "fix:"
     """Text that the policy reads after its explanation."""
     metric: Metric = "rouge_l"
     """Metric that compares an explanation with the problem's."""
@@ -63,8 +66,8 @@ class _Repair:
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         if not self._explained:
             self._explained = True
-            alike = likeness(turn, self._problem.answer, self._settings.metric)
-            return self._settings.says, alike, False, False, {}
+            score = likeness(turn, self._problem.answer, self._settings.metric)
+            return self._settings.follow_up, score, False, False, {}
         program = program_of(Attempt(self._problem, turn, True))
         assert program is not None, "the problem has tests, and the turn has ended"
         (verdict,) = shared_sandbox(self._settings.sandbox).judge([program])

@@ -71,7 +71,7 @@ class GridWalk(Environment):
 class _Walking:
     def __init__(self, settings: GridWalk, grid: Grid) -> None:
         self._settings, self._grid, self._cell = settings, grid, grid.start
-        self._worked = ""
+        self._effective_moves = ""
 
     def reset(self, seed: int) -> tuple[str, Info]:
         return "", {"state": cell_name(self._cell), "solved": False}
@@ -89,17 +89,17 @@ class _Walking:
             )
         best = move in grid.best_moves(before)
         self._cell = grid.after(before, move)
-        self._worked += move if self._cell != before else ""
+        self._effective_moves += move if self._cell != before else ""
         nearer = (grid.distance[before] - grid.distance[self._cell]) / grid.distance[grid.start]
         reward = settings.progress * nearer + settings.best_move * best - settings.step_cost
         if self._cell == grid.goal:
             return "", reward + 1.0, True, False, {"state": cell_name(self._cell), "solved": True}
-        return self._said(), reward, False, False, {"state": cell_name(self._cell), "solved": False}
+        return self._describe_cell(), reward, False, False, {"state": cell_name(self._cell), "solved": False}
 
-    def _said(self) -> str:
+    def _describe_cell(self) -> str:
         if self._settings.shows == "cell":
             return cell_name(self._cell)
-        return notes(self._grid, self._cell, self._worked)
+        return notes(self._grid, self._cell, self._effective_moves)
 
     def close(self) -> None:
         return None

@@ -22,9 +22,9 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat
 
-from models.agents.play.scenes import Brief, Comfort, Consult, Direct, Scene, Who
+from models.agents.play.scenes import Brief, Comfort, Consult, Direct, Scene, SceneSpeaker
 from models.base.errors import UserError
-from models.method.environment import Environment, Heard, Info, Seat
+from models.method.environment import Environment, EnvironmentAnswer, Info, Seat
 from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
@@ -56,7 +56,7 @@ class Partner(Environment):
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
         """Return the seats of the policy and the partner."""
-        shared = _Playing(self._scene(), Random(problem.prompt))
+        shared = _SharedScene(self._scene(), Random(problem.prompt))
         partner = Seat(_Side(shared, "partner"), "frozen", learns=False, prompt=problem.prompt, forgets=True)
         return Seat(_Side(shared, "policy")), partner
 
@@ -76,36 +76,36 @@ class Partner(Environment):
         return Brief() if self.scene == "brief" else Comfort()
 
 
-class _Playing:
+class _SharedScene:
     """The current state of a scene, shared by both sides."""
 
     def __init__(self, scene: Scene, chance: Random) -> None:
         self.scene = scene
-        self.moment = scene.begin(chance)
+        self.outcome = scene.begin(chance)
 
 
 class _Side:
     """The view of a scene from one side."""
 
-    def __init__(self, playing: _Playing, who: Who) -> None:
-        self._playing, self._who = playing, who
+    def __init__(self, shared: _SharedScene, speaker: SceneSpeaker) -> None:
+        self._shared, self._speaker = shared, speaker
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        moment = self._playing.moment
-        if moment.next != self._who:
+        outcome = self._shared.outcome
+        if outcome.next != self._speaker:
             return "", {"waits": True}
-        return moment.text, {"state": moment.state}
+        return outcome.text, {"state": outcome.state}
 
-    def step(self, turn: str) -> Heard | None:
-        self._playing.moment = self._playing.scene.hear(self._who, turn)
+    def step(self, turn: str) -> EnvironmentAnswer | None:
+        self._shared.outcome = self._shared.scene.apply(self._speaker, turn)
         return self.news()
 
-    def news(self) -> Heard | None:
-        moment = self._playing.moment
-        if not moment.over and moment.next != self._who:
+    def news(self) -> EnvironmentAnswer | None:
+        outcome = self._shared.outcome
+        if not outcome.over and outcome.next != self._speaker:
             return None
-        info = {"state": moment.state} | ({"solved": moment.solved} if moment.over else {})
-        return moment.text, moment.reward, moment.over, False, info
+        info = {"state": outcome.state} | ({"solved": outcome.solved} if outcome.over else {})
+        return outcome.text, outcome.reward, outcome.over, False, info
 
     def close(self) -> None:
         return None

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from models.agents.environments.tools import Tools
 from models.answers.exact import is_right
 from models.base.bounds import Positive
-from models.method.environment import EnvironmentEpisode, Heard, Info, Seat
+from models.method.environment import EnvironmentAnswer, EnvironmentEpisode, Info, Seat
 from models.method.episode import Turn, transcript
 from models.method.problem import Problem
 from models.method.registry import part
@@ -45,8 +45,8 @@ class Reflected(Tools):
 class _Trial:
     """A trial of the actor, as the actor sees it."""
 
-    def __init__(self, inner: EnvironmentEpisode, problem: Problem, longest: int, begins: bool = True) -> None:
-        self._inner, self._answer, self._longest = inner, problem.answer, longest
+    def __init__(self, inner: EnvironmentEpisode, problem: Problem, max_turns: int, begins: bool = True) -> None:
+        self._inner, self._answer, self._max_turns = inner, problem.answer, max_turns
         self._begins, self._opening = begins, ""
         self.advice: str | None = None
         self.turns: list[Turn] = []
@@ -61,13 +61,13 @@ class _Trial:
         self._opening, info = self._inner.reset(seed)
         return ("", {"waits": True}) if not self._begins else (self._opening, info)
 
-    def step(self, turn: str) -> Heard | None:
-        heard, reward, terminated, truncated, info = self._inner.step(turn)
-        self.turns.append(Turn(len(self.turns), len(self.turns) + 1, text=turn, response=heard))
-        self.over = terminated or truncated or len(self.turns) == self._longest
-        return heard, reward, self.over, False, info
+    def step(self, turn: str) -> EnvironmentAnswer | None:
+        response, reward, terminated, truncated, info = self._inner.step(turn)
+        self.turns.append(Turn(len(self.turns), len(self.turns) + 1, text=turn, response=response))
+        self.over = terminated or truncated or len(self.turns) == self._max_turns
+        return response, reward, self.over, False, info
 
-    def news(self) -> Heard | None:
+    def news(self) -> EnvironmentAnswer | None:
         if self.advice is None:
             return None
         return "\n".join(text for text in (self._opening, self.advice) if text), 0.0, False, False, {}
@@ -85,14 +85,14 @@ class _Reflecting:
     def reset(self, seed: int) -> tuple[str, Info]:
         return "", {"waits": True}
 
-    def step(self, turn: str) -> Heard | None:
+    def step(self, turn: str) -> EnvironmentAnswer | None:
         self._second.advice = turn
         return None
 
-    def news(self) -> Heard | None:
+    def news(self) -> EnvironmentAnswer | None:
         if self._second.advice is None:
-            said = transcript(self._first.turns) or "".join(turn.text for turn in self._first.turns)
-            return (said, 0.0, False, False, {}) if self._first.over else None
+            trial_text = transcript(self._first.turns) or "".join(turn.text for turn in self._first.turns)
+            return (trial_text, 0.0, False, False, {}) if self._first.over else None
         if not self._second.over:
             return None
         change = self._second.earned - self._first.earned

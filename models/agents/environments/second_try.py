@@ -8,7 +8,8 @@ and the goal is that the last one does.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -25,7 +26,8 @@ class SecondTry(Environment):
     needs_answers = True
     attempts: Annotated[int, Field(ge=2, le=100)] = 2
     """Turns of an episode."""
-    says: str = "check:"
+    renamed: ClassVar[Mapping[str, str]] = {"says": "follow_up"}
+    follow_up: str = "check:"
     """Text that the policy reads after every attempt but the last."""
 
     def open(self, problem: Problem) -> EnvironmentEpisode:
@@ -35,17 +37,17 @@ class SecondTry(Environment):
 
 class _Attempts:
     def __init__(self, answer: str, settings: SecondTry) -> None:
-        self._answer, self._settings, self._made = answer, settings, 0
+        self._answer, self._settings, self._attempts_made = answer, settings, 0
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        self._made = 0
+        self._attempts_made = 0
         return "", {}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        self._made += 1
+        self._attempts_made += 1
         right = is_right(turn, self._answer, finished=True)
-        if self._made < self._settings.attempts:
-            return self._settings.says, float(right), False, False, {}
+        if self._attempts_made < self._settings.attempts:
+            return self._settings.follow_up, float(right), False, False, {}
         return "", float(right), True, False, {"solved": right}
 
     def close(self) -> None:

@@ -54,9 +54,9 @@ class ShopAnswer(Hidden):
         return list(zip(self._holds(item), bits, strict=True))
 
     def _holds(self, item: Item) -> list[bool]:
-        asked = [(True, item.kind == self.kind), (bool(self.colour), item.colour == self.colour)]
-        asked.append((self.under > 0, item.price < self.under))
-        return [holds for counts, holds in asked if counts]
+        demands = [(True, item.kind == self.kind), (bool(self.colour), item.colour == self.colour)]
+        demands.append((self.under > 0, item.price < self.under))
+        return [holds for counts, holds in demands if counts]
 
 
 @part("shop")
@@ -78,24 +78,24 @@ class Shop(Environment):
         """
         return _Shopping(self, hidden(problem, ShopAnswer, self.name))
 
-    def _earned(self, wanted: ShopAnswer, item: Item) -> float:
-        met = wanted.met(item)
+    def _reward_of(self, request: ShopAnswer, item: Item) -> float:
+        met = request.met(item)
         if all(holds for holds, _ in met):
             return 1.0
         if self.pays == "all":
             return 0.0
         if self.pays == "share":
             return sum(holds for holds, _ in met) / len(met)
-        reached = next(place for place, (holds, _) in enumerate(met) if not holds)
+        first_unmet = next(place for place, (holds, _) in enumerate(met) if not holds)
         whole = sum(bits for _, bits in met)
-        return sum(bits for _, bits in met[:reached]) / whole if whole else 0.0
+        return sum(bits for _, bits in met[:first_unmet]) / whole if whole else 0.0
 
 
 class _Shopping:
-    def __init__(self, settings: Shop, wanted: ShopAnswer) -> None:
-        self._settings, self._wanted = settings, wanted
-        self._shelves = Shelves([Item(*item) for item in wanted.items])
-        self._seen: list[str] = []
+    def __init__(self, settings: Shop, request: ShopAnswer) -> None:
+        self._settings, self._request = settings, request
+        self._shelves = Shelves([Item(*item) for item in request.items])
+        self._responses: list[str] = []
 
     def reset(self, seed: int) -> tuple[str, Info]:
         return "", {"state": ""}
@@ -104,16 +104,16 @@ class _Shopping:
         command, *words = (turn.strip().lower().splitlines() or [""])[-1].split() or [""]
         if command == "buy" and not words:
             return self._buy()
-        said = self._answer(command, words)
-        if said not in self._seen:
-            self._seen.append(said)
-        return said, 0.0, False, False, {"state": "; ".join(self._seen), "solved": False}
+        response = self._run_command(command, words)
+        if response not in self._responses:
+            self._responses.append(response)
+        return response, 0.0, False, False, {"state": "; ".join(self._responses), "solved": False}
 
-    def _answer(self, command: str, words: list[str]) -> str:
+    def _run_command(self, command: str, words: list[str]) -> str:
         shelves = self._shelves
         if command == "search" and words:
-            listed = shelves.search(words, self._settings.shown)
-            return ", ".join(f"{number} ${price}" for number, price in listed) or "nothing"
+            matches = shelves.search(words, self._settings.shown)
+            return ", ".join(f"{number} ${price}" for number, price in matches) or "nothing"
         if command not in ("look", "add", "drop") or len(words) != 1 or not words[0].isdecimal() or len(words[0]) > 9:
             return f"error: {COMMANDS}"
         number = int(words[0])
@@ -128,9 +128,9 @@ class _Shopping:
 
     def _buy(self) -> tuple[str, float, bool, bool, Info]:
         cart = [item for number in self._shelves.cart if (item := self._shelves.look(number)) is not None]
-        earned = self._settings._earned(self._wanted, cart[0]) if len(cart) == 1 else 0.0
-        solved = len(cart) == 1 and all(holds for holds, _ in self._wanted.met(cart[0]))
-        return "", earned, True, False, {"solved": solved}
+        reward = self._settings._reward_of(self._request, cart[0]) if len(cart) == 1 else 0.0
+        solved = len(cart) == 1 and all(holds for holds, _ in self._request.met(cart[0]))
+        return "", reward, True, False, {"solved": solved}
 
     def close(self) -> None:
         self._shelves.close()

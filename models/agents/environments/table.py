@@ -24,7 +24,7 @@ from models.agents.play.games import GAMES
 from models.agents.play.games.game import Profile, State, knows, read_action, uniform
 from models.agents.play.games.solving import regret_matching
 from models.base.errors import UserError
-from models.method.environment import Environment, Heard, Info, Seat
+from models.method.environment import Environment, EnvironmentAnswer, Info, Seat
 from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
@@ -83,14 +83,14 @@ class Table(Environment):
         """Return the seats that models play in a new game about `problem`."""
         game = GAMES[self.game]
         if self.others == "policy":
-            shared = _Played(self, problem.answer)
+            shared = _SharedGame(self, problem.answer)
             return [Seat(_View(shared, place)) for place in range(game.seats)]
         if self.others == "frozen":
-            shared = _Played(self, problem.answer, turned=True)
+            shared = _SharedGame(self, problem.answer, turned=True)
             views = [_View(shared, place) for place in range(game.seats)]
             return [Seat(views[0]), *(Seat(view, speaker="frozen", learns=False) for view in views[1:])]
         return [
-            Seat(_View(_Played(self, problem.answer, turned=True, fixed=fixed_strategy(self.game, self.others)), 0))
+            Seat(_View(_SharedGame(self, problem.answer, turned=True, fixed=fixed_strategy(self.game, self.others)), 0))
         ]
 
     def open(self, problem: Problem) -> _View:  # type: ignore[override]
@@ -112,15 +112,15 @@ def fixed_strategy(game: str, name: str) -> Profile:
     return uniform(GAMES[game]) if name == "uniform" else regret_matching(GAMES[game], ROUNDS)
 
 
-class _Played:
+class _SharedGame:
     """The current state of a game, shared by all of its seats."""
 
     def __init__(self, table: Table, deal: str, turned: bool = False, fixed: Profile | None = None) -> None:
         self.game, self.fixed = GAMES[table.game], fixed
         self._free = table.free
-        dealt = [each for each in self.game.deals() if each[1] == deal] or self.game.deals()
-        self._deals: list[State] = [(deal,) for _, deal in dealt]
-        self._chances: list[float] = [chance for chance, _ in dealt]
+        deals = [entry for entry in self.game.deals() if entry[1] == deal] or self.game.deals()
+        self._deals: list[State] = [(deal,) for _, deal in deals]
+        self._chances: list[float] = [chance for chance, _ in deals]
         self._turned = turned
         self._random = Random(0)
         self._first = 0
@@ -134,7 +134,7 @@ class _Played:
         self._first = self._random.randrange(self.game.seats) if self._turned else 0
         (self.state,) = self._random.choices(self._deals, self._chances)
         self.broken = None
-        self._others_move()
+        self._move_others()
 
     def player(self, place: int) -> int:
         """Return the seat of the game for a place at the table."""
@@ -149,7 +149,7 @@ class _Played:
         """Take a seat's turn, and those of seats that no model plays."""
         if action := read_action(turn, self.game.actions(self.state), self._free):
             self.state = (*self.state, action)
-            self._others_move()
+            self._move_others()
         else:
             self.broken = seat
 
@@ -159,7 +159,7 @@ class _Played:
             return self.game.worth(self.state)[seat]
         return self.game.least if seat == self.broken else -self.game.least / (self.game.seats - 1)
 
-    def _others_move(self) -> None:
+    def _move_others(self) -> None:
         mine = self.player(0)
         while self.fixed is not None and (mover := self.mover) is not None and mover != mine:
             chances = self.fixed[mover][knows(self.game, self.state, mover)]
@@ -170,41 +170,41 @@ class _Played:
 class _View:
     """The view of the game from one seat."""
 
-    def __init__(self, played: _Played, place: int) -> None:
-        self._played, self._place = played, place
-        self._seen = 1
+    def __init__(self, shared: _SharedGame, place: int) -> None:
+        self._shared, self._place = shared, place
+        self._read_length = 1
         """Length of the part of the state that it has read."""
 
     @property
     def _seat(self) -> int:
-        return self._played.player(self._place)
+        return self._shared.player(self._place)
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        self._played.begin(seed)
-        self._seen = 1
-        dealt = self._played.game.dealt(self._played.state[0], self._seat)
-        heard = self.news()
-        if heard is None:
-            return dealt, {"waits": True}
-        return " ".join(part for part in (dealt, heard[0]) if part), heard[4]
+        self._shared.begin(seed)
+        self._read_length = 1
+        hand = self._shared.game.dealt(self._shared.state[0], self._seat)
+        result = self.news()
+        if result is None:
+            return hand, {"waits": True}
+        return " ".join(part for part in (hand, result[0]) if part), result[4]
 
-    def step(self, turn: str) -> Heard | None:
-        self._played.move(self._seat, turn)
-        self._seen += 1
+    def step(self, turn: str) -> EnvironmentAnswer | None:
+        self._shared.move(self._seat, turn)
+        self._read_length += 1
         return self.news()
 
-    def news(self) -> Heard | None:
-        mover = self._played.mover
+    def news(self) -> EnvironmentAnswer | None:
+        mover = self._shared.mover
         if mover is not None and mover != self._seat:
             return None
-        since = " ".join(self._played.state[self._seen :])
-        self._seen = len(self._played.state)
+        text = " ".join(self._shared.state[self._read_length :])
+        self._read_length = len(self._shared.state)
         if mover is None:
-            won = self._played.worth(self._seat)
-            return since, won, True, False, {"solved": won > 0}
-        game, state = self._played.game, self._played.state
+            outcome = self._shared.worth(self._seat)
+            return text, outcome, True, False, {"solved": outcome > 0}
+        game, state = self._shared.game, self._shared.state
         info: Info = {"state": " ".join(knows(game, state, self._seat)), "actions": game.actions(state)}
-        return since, 0.0, False, False, info
+        return text, 0.0, False, False, info
 
     def close(self) -> None:
         return None

@@ -48,35 +48,35 @@ class _Playing:
     def __init__(self, textarena: Any, game: str) -> None:
         self._kinds = textarena.ObservationType
         self._game = textarena.make(env_id=f"{game}-raw")
-        self._chance: Any = None
+        self._random_state: Any = None
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        self._by_its_own_chance(lambda: self._game.reset(num_players=1, seed=seed))
-        return self._news(), {}
+        self._call_with_own_randomness(lambda: self._game.reset(num_players=1, seed=seed))
+        return self._new_messages(), {}
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        over, _ = self._by_its_own_chance(lambda: self._game.step(turn))
+        over, _ = self._call_with_own_randomness(lambda: self._game.step(turn))
         if not over:
-            return self._news(), 0.0, False, False, {"solved": False}
+            return self._new_messages(), 0.0, False, False, {"solved": False}
         rewards, _ = self._game.close()
-        worth = float(rewards[0])
-        return self._news(), worth, True, False, {"solved": worth >= 1.0}
+        reward = float(rewards[0])
+        return self._new_messages(), reward, True, False, {"solved": reward >= 1.0}
 
     def close(self) -> None:
         return None
 
-    def _news(self) -> str:
+    def _new_messages(self) -> str:
         """Return the game's messages since the last turn."""
-        _, said = self._game.get_observation()
-        return "\n".join(str(text) for _, text, kind in said if kind is not self._kinds.PLAYER_ACTION)
+        _, messages = self._game.get_observation()
+        return "\n".join(str(text) for _, text, kind in messages if kind is not self._kinds.PLAYER_ACTION)
 
-    def _by_its_own_chance(self, call: Callable[[], Result]) -> Result:
+    def _call_with_own_randomness(self, call: Callable[[], Result]) -> Result:
         """Return the result of `call`, run with the module `random` in the state in which this game left it."""
-        before = random.getstate()
-        if self._chance is not None:
-            random.setstate(self._chance)
+        outer_state = random.getstate()
+        if self._random_state is not None:
+            random.setstate(self._random_state)
         try:
             return call()
         finally:
-            self._chance = random.getstate()
-            random.setstate(before)
+            self._random_state = random.getstate()
+            random.setstate(outer_state)

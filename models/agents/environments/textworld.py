@@ -67,18 +67,18 @@ class _Adventure:
     def reset(self, seed: int) -> tuple[str, Info]:
         room = self._game.begin()
         info: Info = {"state": room, "actions": self._game.commands}
-        return self._said(room) if self._settings.first_room else "", info
+        return self._format_response(room) if self._settings.first_room else "", info
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         command = " ".join(_STRANGE.sub(" ", turn)[:80].split()) or "look"
         if command.split()[0].lower() in _META:  # these are commands of the interpreter, some of which write files
             command = "look"
-        heard, gained = self._game.do(command)
-        info: Info = {"state": heard, "actions": self._game.commands, "solved": self._game.won}
-        return self._said(heard), gained, self._game.over, False, info
+        text, reward = self._game.do(command)
+        info: Info = {"state": text, "actions": self._game.commands, "solved": self._game.won}
+        return self._format_response(text), reward, self._game.over, False, info
 
-    def _said(self, heard: str) -> str:
-        return listed(heard, self._game.commands) if self._settings.lists else heard
+    def _format_response(self, text: str) -> str:
+        return listed(text, self._game.commands) if self._settings.lists else text
 
     def close(self) -> None:
         self._game.close()

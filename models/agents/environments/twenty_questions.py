@@ -45,10 +45,10 @@ class TwentyQuestions(Environment):
         known = hidden(problem, Secret, self.name)
         if known.secret not in known.things:
             raise UserError(f"problem {problem.id}: the secret is none of the things that are listed")
-        return _Asked(self, known)
+        return _Questions(self, known)
 
 
-class _Asked:
+class _Questions:
     def __init__(self, settings: TwentyQuestions, known: Secret) -> None:
         self._settings, self._known = settings, known
         self._possible = list(known.things)
@@ -58,12 +58,12 @@ class _Asked:
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         lines = turn.strip().splitlines() or [""]
-        asked = lines[-1].strip()
-        if not asked.endswith("?"):
-            guess = extract_answer(asked) or without_reasoning(asked)
+        last_line = lines[-1].strip()
+        if not last_line.endswith("?"):
+            guess = extract_answer(last_line) or without_reasoning(last_line)
             right = guess.strip() == self._known.secret
             return "", float(right), True, False, {"solved": right}
-        attribute, things = asked.removesuffix("?").strip(), self._known.things
+        attribute, things = last_line.removesuffix("?").strip(), self._known.things
         if attribute not in attributes_of(things):
             return "error: unknown", -self._settings.cost, False, False, self._info()
         gain = self._settings.information * expected_information(things, self._possible, attribute)

@@ -79,27 +79,27 @@ class AgentPrograms(Environment):
         seed: int,
     ) -> list[list[Episode]]:  # fmt: skip
         """Run `sampling.samples` programs for each problem, [problems][G]. See `models.agents.play.play.play`."""
-        asks = requests_of([problem.tokens for problem in problems], sampling, seed)
+        requests = requests_of([problem.tokens for problem in problems], sampling, seed)
         sessions = [
-            _Session(str(place), problems[place // sampling.samples], ask.seed, limits, sampling)
-            for place, ask in enumerate(asks)
+            _Session(str(place), problems[place // sampling.samples], request.seed, limits, sampling)
+            for place, request in enumerate(requests)
         ]
-        kept = nullcontext() if self.source is None else restored(str(self.source.file), engine_works=True)
-        with Gateway() as gateway, kept:
+        module_context = nullcontext() if self.source is None else restored(str(self.source.file), engine_works=True)
+        with Gateway() as gateway, module_context:
             _Round(self, gateway, engine, codec, sampling).run(sessions)
-        made: list[Episode] = [session.episode() for session in sessions]
-        return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+        episodes: list[Episode] = [session.episode() for session in sessions]
+        return [episodes[at : at + sampling.samples] for at in range(0, len(episodes), sampling.samples)]
 
     def start(self, gateway: Gateway, session: str, task: Task) -> Running:
         """Start a program."""
 
-        def ended(result: Any) -> None:
+        def report_end(result: Any) -> None:
             gateway.events.put(ProgramEnd(session, result))
 
         if self.source is not None:
             run, file = vars(self.source.load())["run"], str(self.source.file)
-            return Function(run, task, gateway.address, gateway.key(session), ended, file)
-        return ProgramProcess(self.command, task, gateway.address, gateway.key(session), ended)
+            return Function(run, task, gateway.address, gateway.key(session), report_end, file)
+        return ProgramProcess(self.command, task, gateway.address, gateway.key(session), report_end)
 
 
 @dataclass(eq=False)
@@ -117,78 +117,81 @@ class _Session:
     over: bool = False
     cut: Cut = ""
     outcome: ProgramReport = field(default_factory=ProgramReport)
-    due: float = 0.0
+    deadline: float = 0.0
     """Monotonic time after which a program that neither sends a request nor ends counts as stuck, seconds."""
-    asked: int = 0
+    requested_completions: int = 0
     """Completions that were requested and not refused."""
 
-    def heard(self) -> None:
+    def restart_time_limit(self) -> None:
         """Restart the time limit, after a start or an answer."""
-        self.due = time.monotonic() + self.limits.seconds
+        self.deadline = time.monotonic() + self.limits.seconds
 
     def end(self, cut: Cut = "") -> None:
         """End the episode and refuse its waiting requests; nothing more is drawn for it."""
         self.over, self.cut = True, cut or self.cut
-        for asked in self.waiting:
-            asked.answer(Refused(403, "the episode is over", "episode_over"))
+        for request in self.waiting:
+            request.answer(Refused(403, "the episode is over", "episode_over"))
         self.waiting.clear()
         if self.running is not None:
             self.running.stop()
 
-    def refuse(self, asked: PendingRequest, error: Refused, cut: Cut = "") -> None:
+    def refuse(self, request: PendingRequest, error: Refused, cut: Cut = "") -> None:
         """Refuse a request; the program may continue without it."""
         self.cut = self.cut or cut
-        asked.answer(error)
-        self.heard()
+        request.answer(error)
+        self.restart_time_limit()
 
     def episode(self) -> ProgramEpisode:
         """Return the finished episode."""
-        made = chains(self.calls)
-        if made:
-            last = made[-1].turns[-1]._replace(reward=self.outcome.reward)
-            made = [*made[:-1], replace(made[-1], turns=(*made[-1].turns[:-1], last))]
-        offsets = [sum(len(chain.tokens) for chain in made[:place]) for place in range(len(made))]
-        known = [chain.log_probs for chain in made if chain.log_probs is not None]
+        episode_chains = chains(self.calls)
+        if episode_chains:
+            last = episode_chains[-1].turns[-1]._replace(reward=self.outcome.reward)
+            episode_chains = [
+                *episode_chains[:-1],
+                replace(episode_chains[-1], turns=(*episode_chains[-1].turns[:-1], last)),
+            ]
+        offsets = [sum(len(chain.tokens) for chain in episode_chains[:place]) for place in range(len(episode_chains))]
+        log_probs = [chain.log_probs for chain in episode_chains if chain.log_probs is not None]
         solved = self.outcome.solved
         if solved is None and self.outcome.answer is not None:
             solved = same_answer(self.outcome.answer, self.problem.answer)
         return ProgramEpisode(
-            tokens=tuple(token for chain in made for token in chain.tokens),
-            log_probs=torch.cat(known) if known and len(known) == len(made) else None,
+            tokens=tuple(token for chain in episode_chains for token in chain.tokens),
+            log_probs=torch.cat(log_probs) if log_probs and len(log_probs) == len(episode_chains) else None,
             turns=tuple(
                 turn._replace(start=turn.start + at, stop=turn.stop + at, reward=0.0 if place else turn.reward)
-                for place, (at, chain) in enumerate(zip(offsets, made, strict=True))
+                for place, (at, chain) in enumerate(zip(offsets, episode_chains, strict=True))
                 for turn in chain.turns
             ),
             text="\n".join(call.text for call in self.calls),
             cut=self.cut,
             solved=solved,
-            chains=tuple(made),
+            chains=tuple(episode_chains),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class _Wanted:
+class _AcceptedRequest:
     """A request that can be drawn."""
 
     session: _Session
-    asked: PendingRequest
+    request: PendingRequest
     prompt: tuple[int, ...]
-    said: tuple[tuple[str, str], ...]
+    messages: tuple[tuple[str, str], ...]
     count: int
     room: int
     own_limit: bool
     """Whether the limit of tokens is the program's own."""
 
-    def asks(self) -> list[CompletionRequest]:
-        """Return its completions as asks; a repeated prompt of an episode gets another seed each time."""
-        made = []
+    def requests(self) -> list[CompletionRequest]:
+        """Return its completions as requests; a repeated prompt of an episode gets another seed each time."""
+        requests = []
         for number in range(self.count):
-            again = sum(call.prompt == self.prompt for call in self.session.calls) + number
-            text = f"{self.session.seed} call {again} {','.join(map(str, self.prompt))}"
+            repetition = sum(call.prompt == self.prompt for call in self.session.calls) + number
+            text = f"{self.session.seed} call {repetition} {','.join(map(str, self.prompt))}"
             digest = hashlib.sha256(text.encode()).digest()
-            made.append(CompletionRequest(self.prompt, int.from_bytes(digest[:8], "big") >> 1, self.room))
-        return made
+            requests.append(CompletionRequest(self.prompt, int.from_bytes(digest[:8], "big") >> 1, self.room))
+        return requests
 
 
 class _Round:
@@ -202,11 +205,11 @@ class _Round:
 
     def run(self, sessions: Sequence[_Session]) -> None:
         """Run all sessions until they are over."""
-        by_key, left, running = {session.key: session for session in sessions}, deque(sessions), list[_Session]()
+        by_key, remaining, running = {session.key: session for session in sessions}, deque(sessions), list[_Session]()
         try:
-            while left or running:
-                while left and len(running) < self._programs.side_by_side:
-                    running.append(self._begin(left.popleft()))
+            while remaining or running:
+                while remaining and len(running) < self._programs.side_by_side:
+                    running.append(self._begin(remaining.popleft()))
                 while any(not session.over and not session.waiting for session in running):
                     self._listen(by_key, running)
                 running = [session for session in running if not session.over]
@@ -224,86 +227,92 @@ class _Round:
             session.running = self._programs.start(self._gateway, session.key, task)
         except OSError as error:
             self._fail(session, f"it cannot be started ({error.strerror})")
-        session.heard()
+        session.restart_time_limit()
         return session
 
     def _listen(self, by_key: Mapping[str, _Session], running: Sequence[_Session]) -> None:
         """Take a request or a result of a program; end those that have taken too long."""
         silent = [session for session in running if not session.over and not session.waiting]
         try:
-            event = self._gateway.events.get(timeout=max(0.0, min(s.due for s in silent) - time.monotonic()))
+            event = self._gateway.events.get(timeout=max(0.0, min(s.deadline for s in silent) - time.monotonic()))
         except Empty:
             for session in silent:
-                if session.due <= time.monotonic():
+                if session.deadline <= time.monotonic():
                     session.end("time")
             return
-        asking = by_key.get(event.session)
+        sender = by_key.get(event.session)
         if isinstance(event, PendingRequest):
-            if asking is None or asking.over or asking.running is None:
+            if sender is None or sender.over or sender.running is None:
                 event.answer(Refused(403, "the episode is over", "episode_over"))
             else:
-                asking.waiting.append(event)
-        elif asking is not None and not asking.over:
+                sender.waiting.append(event)
+        elif sender is not None and not sender.over:
             try:
                 if isinstance(event.result, ProgramFailed):
                     raise event.result
-                asking.outcome = outcome_of(event.result)
-                asking.end()
+                sender.outcome = outcome_of(event.result)
+                sender.end()
             except ProgramFailed as error:
-                self._fail(asking, str(error))
+                self._fail(sender, str(error))
 
-    def _fail(self, session: _Session, why: str) -> None:
-        said = shortened(self._gateway.hidden(why), 300)
-        _LOG.warning("a program failed, and with it one episode (problem %s: %s)", session.problem.id, said)
+    def _fail(self, session: _Session, reason: str) -> None:
+        message = shortened(self._gateway.hidden(reason), 300)
+        _LOG.warning("a program failed, and with it one episode (problem %s: %s)", session.problem.id, message)
         session.end("error")
 
     def _draw(self, running: Sequence[_Session]) -> None:
         """Answer all waiting requests."""
-        wanted: list[_Wanted] = []
+        batch: list[_AcceptedRequest] = []
         for session in running:
             waiting, session.waiting = session.waiting, []
-            for asked in waiting:
-                if (made := self._wanted(session, asked)) is not None:
-                    wanted.append(made)
-        if not wanted:
+            for pending in waiting:
+                if (accepted := self._accept_request(session, pending)) is not None:
+                    batch.append(accepted)
+        if not batch:
             return
-        rows = iter(self._engine.each([ask for want in wanted for ask in want.asks()], self._sampling))
-        for want in wanted:
-            self._answer(want, [next(rows) for _ in range(want.count)])
+        rows = iter(self._engine.complete([request for item in batch for request in item.requests()], self._sampling))
+        for item in batch:
+            self._answer(item, [next(rows) for _ in range(item.count)])
 
-    def _wanted(self, session: _Session, asked: PendingRequest) -> _Wanted | None:
+    def _accept_request(self, session: _Session, request: PendingRequest) -> _AcceptedRequest | None:
         limits, longest = session.limits, self._sampling.max_tokens
         try:
-            ids, said = prompt_of(self._codec, asked.body, session.calls)
-            count = _whole(asked.body, "n", 1, MOST_CHOICES)
-            most = _whole(asked.body, "max_completion_tokens", _whole(asked.body, "max_tokens", longest))
+            ids, messages = prompt_of(self._codec, request.body, session.calls)
+            count = _whole(request.body, "n", 1, MOST_CHOICES)
+            requested_tokens = _whole(
+                request.body, "max_completion_tokens", _whole(request.body, "max_tokens", longest)
+            )
         except BadRequest as error:
-            session.refuse(asked, Refused(400, str(error)))
+            session.refuse(request, Refused(400, str(error)))
             return None
-        if session.asked + count > limits.turns:
-            session.refuse(asked, Refused(403, f"an episode has {limits.turns} calls", "turns"), "turns")
+        if session.requested_completions + count > limits.turns:
+            session.refuse(request, Refused(403, f"an episode has {limits.turns} calls", "turns"), "turns")
             return None
         room = min(limits.turn_tokens or longest, longest, len(session.problem.tokens) + longest - len(ids))
         if room < 1:
-            refused = Refused(400, "the conversation has no room left", "context_length_exceeded")
-            session.refuse(asked, refused, "tokens")
+            refusal = Refused(400, "the conversation has no room left", "context_length_exceeded")
+            session.refuse(request, refusal, "tokens")
             return None
-        session.asked += count
-        return _Wanted(session, asked, tuple(ids), said, count, min(room, most), most < room)
+        session.requested_completions += count
+        return _AcceptedRequest(
+            session, request, tuple(ids), messages, count, min(room, requested_tokens), requested_tokens < room
+        )
 
-    def _answer(self, want: _Wanted, made: Sequence[Generated]) -> None:
-        session = want.session
-        texts = self._codec.text([generated.tokens for generated in made])
-        for generated, text in zip(made, texts, strict=True):
+    def _answer(self, accepted: _AcceptedRequest, completions: Sequence[Generated]) -> None:
+        session = accepted.session
+        texts = self._codec.text([generated.tokens for generated in completions])
+        for generated, text in zip(completions, texts, strict=True):
             session.calls.append(
-                RecordedCall(want.prompt, generated.tokens, generated.log_probs, text, generated.finished, want.said)
+                RecordedCall(
+                    accepted.prompt, generated.tokens, generated.log_probs, text, generated.finished, accepted.messages
+                )
             )
-            if not generated.finished and not want.own_limit:
+            if not generated.finished and not accepted.own_limit:
                 session.cut = session.cut or "tokens"
-        choices = [(text, generated.finished) for text, generated in zip(texts, made, strict=True)]
-        session.heard()
-        drawn = sum(len(generated.tokens) for generated in made)
-        want.asked.answer(completion(want.asked.chat, choices, len(want.prompt), drawn))
+        choices = [(text, generated.finished) for text, generated in zip(texts, completions, strict=True)]
+        session.restart_time_limit()
+        drawn_tokens = sum(len(generated.tokens) for generated in completions)
+        accepted.request.answer(completion(accepted.request.chat, choices, len(accepted.prompt), drawn_tokens))
 
 
 def _whole(body: Mapping[str, Any], key: str, default: int, most: int | None = None) -> int:

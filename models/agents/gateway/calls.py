@@ -37,7 +37,7 @@ class RecordedCall:
     text: str
     finished: bool
     """Whether it ended by itself; a call that was cut is not continued, because its end token is missing."""
-    asked: tuple[Message, ...]
+    messages: tuple[Message, ...]
     """The conversation; for a plain completion one message of the role `text`, empty if the prompt was ids."""
 
     @property
@@ -64,13 +64,13 @@ class Chain:
 
 def parents(calls: Sequence[RecordedCall]) -> list[int | None]:
     """Return the index of the earlier call that each call continues, the longest one; None for a new start, [calls]."""
-    behind: list[int | None] = []
+    parent_of: list[int | None] = []
     for number, call in enumerate(calls):
         earlier = [
             place for place, other in enumerate(calls[:number]) if call.prompt[: len(other.whole)] == other.whole
         ]
-        behind.append(max(earlier, key=lambda place: len(calls[place].whole), default=None))
-    return behind
+        parent_of.append(max(earlier, key=lambda place: len(calls[place].whole), default=None))
+    return parent_of
 
 
 def chains(calls: Sequence[RecordedCall]) -> list[Chain]:
@@ -81,22 +81,22 @@ def chains(calls: Sequence[RecordedCall]) -> list[Chain]:
     Args:
         calls: in the order in which they were made.
     """
-    behind = parents(calls)
+    parent_of = parents(calls)
     members: list[list[int]] = []
     chain_of: dict[int, int] = {}
-    for number, parent in enumerate(behind):
+    for number, parent in enumerate(parent_of):
         if parent is not None and members[chain_of[parent]][-1] == parent:
             chain_of[number] = chain_of[parent]
             members[chain_of[parent]].append(number)
         else:
             chain_of[number] = len(members)
             members.append([number])
-    return [_chain([calls[place] for place in chain], _history(calls, behind, chain[0])) for chain in members]
+    return [_chain([calls[place] for place in chain], _history(calls, parent_of, chain[0])) for chain in members]
 
 
-def _history(calls: Sequence[RecordedCall], behind: Sequence[int | None], first: int) -> int:
+def _history(calls: Sequence[RecordedCall], parent_of: Sequence[int | None], first: int) -> int:
     root = first
-    while (parent := behind[root]) is not None:
+    while (parent := parent_of[root]) is not None:
         root = parent
     return len(calls[first].prompt) - len(calls[root].prompt) if root != first else 0
 
@@ -110,5 +110,5 @@ def _chain(calls: Sequence[RecordedCall], history: int) -> Chain:
             log_probs.append(call.log_probs)
         at = len(call.whole)
         turns.append(Turn(len(call.prompt) - start, at - start, text=call.text))
-    known = all(call.log_probs is not None for call in calls)
-    return Chain(calls[0].prompt, history, whole[start:], torch.cat(log_probs) if known else None, tuple(turns))
+    has_log_probs = all(call.log_probs is not None for call in calls)
+    return Chain(calls[0].prompt, history, whole[start:], torch.cat(log_probs) if has_log_probs else None, tuple(turns))

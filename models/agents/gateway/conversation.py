@@ -33,9 +33,9 @@ def prompt_of(
     Raises:
         BadRequest: it holds no conversation that the policy can continue.
     """
-    _refuse(body)
+    _refuse_unsupported(body)
     if "messages" in body:
-        return _of_chat(codec, _messages(body["messages"]), calls)
+        return _chat_prompt(codec, _messages(body["messages"]), calls)
     prompt = body.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         prompt = prompt[0]
@@ -45,19 +45,19 @@ def prompt_of(
         return list(prompt), ()
     if not isinstance(prompt, str) or not prompt:
         raise BadRequest("prompt: a text or a list of token ids is wanted")
-    return _of_text(codec, prompt, calls)
+    return _text_prompt(codec, prompt, calls)
 
 
-def _refuse(body: Mapping[str, Any]) -> None:
+def _refuse_unsupported(body: Mapping[str, Any]) -> None:
     for key in ("tools", "functions", "stop", "echo", "suffix", "response_format"):
         if body.get(key):
             raise BadRequest(f"{key} is not supported: describe in the prompt what is wanted, and leave {key} out")
 
 
-def _messages(given: Any) -> tuple[Message, ...]:
-    if not isinstance(given, list) or not given:
+def _messages(value: Any) -> tuple[Message, ...]:
+    if not isinstance(value, list) or not value:
         raise BadRequest("messages: a list of one message or more is wanted")
-    messages = tuple(_message(entry) for entry in given)
+    messages = tuple(_message(entry) for entry in value)
     if messages[-1][0] == "assistant":
         raise BadRequest("messages: the last one is the assistant's; a reply cannot be begun for the policy")
     return messages
@@ -73,16 +73,16 @@ def _message(entry: Any) -> Message:
     return role, content
 
 
-def _of_chat(
+def _chat_prompt(
     codec: Codec, messages: tuple[Message, ...], calls: Sequence[RecordedCall]
 ) -> tuple[list[int], tuple[Message, ...]]:
-    known = [call for call in calls if call.finished and _begins(messages, call)]
-    if known:
-        call = max(known, key=lambda call: len(call.asked))
-        said = messages[len(call.asked) + 1 :]
-        between = _between(codec, said)
-        if between is not None:
-            return [*call.whole, *between], messages
+    candidates = [call for call in calls if call.finished and _begins(messages, call)]
+    if candidates:
+        call = max(candidates, key=lambda call: len(call.messages))
+        new_messages = messages[len(call.messages) + 1 :]
+        bridge = _bridge_ids(codec, new_messages)
+        if bridge is not None:
+            return [*call.whole, *bridge], messages
     if not codec.chat:
         return codec.plain(["\n".join(text for _, text in messages)])[0], messages
     try:
@@ -92,15 +92,15 @@ def _of_chat(
 
 
 def _begins(messages: tuple[Message, ...], call: RecordedCall) -> bool:
-    earlier = (*call.asked, ("assistant", call.text))
-    return bool(call.asked) and len(messages) > len(earlier) and messages[: len(earlier)] == earlier
+    earlier = (*call.messages, ("assistant", call.text))
+    return bool(call.messages) and len(messages) > len(earlier) and messages[: len(earlier)] == earlier
 
 
-def _between(codec: Codec, said: Sequence[Message]) -> list[int] | None:
+def _bridge_ids(codec: Codec, new_messages: Sequence[Message]) -> list[int] | None:
     """Return the ids of the messages since a reply; None if the chat template cannot write them after one."""
     if not codec.chat:
-        return bridge_of(codec).ids(["\n".join(text for _, text in said)])[0]
-    ((role, text), *more) = said
+        return bridge_of(codec).ids(["\n".join(text for _, text in new_messages)])[0]
+    ((role, text), *more) = new_messages
     if more or role not in ("user", "tool"):
         return None
     try:
@@ -109,17 +109,17 @@ def _between(codec: Codec, said: Sequence[Message]) -> list[int] | None:
         return None
 
 
-def _of_text(codec: Codec, prompt: str, calls: Sequence[RecordedCall]) -> tuple[list[int], tuple[Message, ...]]:
-    asked = (("text", prompt),)
-    known = [
+def _text_prompt(codec: Codec, prompt: str, calls: Sequence[RecordedCall]) -> tuple[list[int], tuple[Message, ...]]:
+    messages = (("text", prompt),)
+    candidates = [
         call
         for call in calls
         if call.finished
-        and [role for role, _ in call.asked] == ["text"]
-        and len(prompt) > len(call.asked[0][1] + call.text)
-        and prompt.startswith(call.asked[0][1] + call.text)
+        and [role for role, _ in call.messages] == ["text"]
+        and len(prompt) > len(call.messages[0][1] + call.text)
+        and prompt.startswith(call.messages[0][1] + call.text)
     ]
-    if not known:
-        return codec.plain([prompt])[0], asked
-    call = max(known, key=lambda call: len(call.asked[0][1]))
-    return [*call.whole, *codec.inside([prompt[len(call.asked[0][1] + call.text) :]])[0]], asked
+    if not candidates:
+        return codec.plain([prompt])[0], messages
+    call = max(candidates, key=lambda call: len(call.messages[0][1]))
+    return [*call.whole, *codec.inside([prompt[len(call.messages[0][1] + call.text) :]])[0]], messages

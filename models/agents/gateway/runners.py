@@ -74,19 +74,19 @@ def _outcome(result: Any) -> ProgramReport:
         raise ProgramFailed(f"its result is {shortened(repr(result))}, not an object with reward, answer or solved")
     reward, answer, solved = result.get("reward", 0.0), result.get("answer"), result.get("solved")
     try:
-        worth = finite_of_json(reward)
+        finite_reward = finite_of_json(reward)
     except ValueError as error:
         raise ProgramFailed(f"its reward: {error}") from None
     if solved is not None and not isinstance(solved, bool):
         raise ProgramFailed(f"solved is {shortened(repr(solved))}, neither true nor false")
-    return ProgramReport(worth, None if answer is None else str(answer), solved)
+    return ProgramReport(finite_reward, None if answer is None else str(answer), solved)
 
 
 class ProgramProcess:
     """A program that runs as a command, in a process group of its own."""
 
     def __init__(
-        self, command: Sequence[str], task: Task, address: str, key: str, ended: Callable[[Any], None]
+        self, command: Sequence[str], task: Task, address: str, key: str, on_end: Callable[[Any], None]
     ) -> None:
         """Start the program.
 
@@ -95,14 +95,14 @@ class ProgramProcess:
             task: task on its standard input.
             address: base address of the policy's server.
             key: key for the server.
-            ended: called once in another thread, with its result or with the reason that there is none.
+            on_end: called once in another thread, with its result or with the reason that there is none.
         """
-        self._task, self._ended = json.dumps(task).encode(), ended
-        given = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
-        self._said, self._failed = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed in _wait
+        self._task, self._on_end = json.dumps(task).encode(), on_end
+        variables = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
+        self._output, self._errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - see _wait
         self._process = subprocess.Popen(
-            list(command), stdin=subprocess.PIPE, stdout=self._said, stderr=self._failed, start_new_session=True,
-            env={**os.environ, **loopback_direct(os.environ), **given},
+            list(command), stdin=subprocess.PIPE, stdout=self._output, stderr=self._errors, start_new_session=True,
+            env={**os.environ, **loopback_direct(os.environ), **variables},
         )  # fmt: skip
         threading.Thread(target=self._wait, daemon=True).start()
 
@@ -119,16 +119,16 @@ class ProgramProcess:
         except OSError:  # it reads no input
             self._process.wait()
         try:
-            self._ended(self._result())
+            self._on_end(self._result())
         finally:
-            self._said.close()
-            self._failed.close()
+            self._output.close()
+            self._errors.close()
 
     def _result(self) -> Any:
         if self._process.returncode:
-            last = _end_of(self._failed).strip().splitlines()[-1:] or ["it printed no error"]
+            last = _end_of(self._errors).strip().splitlines()[-1:] or ["it printed no error"]
             return ProgramFailed(f"it ended with status {self._process.returncode}: {shortened(last[0], 200)}")
-        lines = _end_of(self._said).strip().splitlines()
+        lines = _end_of(self._output).strip().splitlines()
         try:
             return json.loads(lines[-1]) if lines else ProgramFailed("it printed no result")
         except (ValueError, RecursionError):
@@ -145,7 +145,7 @@ class Function:
     """A program that runs as a function in a thread; if it never returns, it is abandoned and its requests refused."""
 
     def __init__(
-        self, function: Callable[..., Any], task: Task, address: str, key: str, ended: Callable[[Any], None], file: str
+        self, function: Callable[..., Any], task: Task, address: str, key: str, on_end: Callable[[Any], None], file: str
     ) -> None:
         """Start the thread: `function(task, base_url, api_key)`, from `file`. See `ProgramProcess`."""
 
@@ -155,7 +155,7 @@ class Function:
                     result = function(dict(task), address, key)
             except Exception as error:  # the user's code may raise any exception
                 result = ProgramFailed(f"{type(error).__name__}: {error}")
-            ended(result)
+            on_end(result)
 
         threading.Thread(target=run, daemon=True).start()
 

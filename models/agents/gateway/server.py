@@ -53,9 +53,9 @@ class PendingRequest:
     body: Mapping[str, Any]
     _given: SimpleQueue[Mapping[str, Any] | Refused] = field(default_factory=SimpleQueue)
 
-    def answer(self, given: Mapping[str, Any] | Refused) -> None:
+    def answer(self, reply: Mapping[str, Any] | Refused) -> None:
         """Answer the request, once."""
-        self._given.put(given)
+        self._given.put(reply)
 
     def wait(self) -> Mapping[str, Any]:
         """Wait for the answer and return it.
@@ -63,10 +63,10 @@ class PendingRequest:
         Raises:
             Refused: the answer is an error.
         """
-        given = self._given.get()
-        if isinstance(given, Refused):
-            raise given
-        return given
+        reply = self._given.get()
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Gateway:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with self._open:
             waiting, self._waiting = self._waiting or set(), None
-        for asked in waiting:
-            asked.answer(Refused(403, "the round is over", "closed"))
+        for request in waiting:
+            request.answer(Refused(403, "the round is over", "closed"))
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -129,7 +129,7 @@ class Gateway:
             raise Refused(401, "the key is not this server's", "invalid_api_key")
         return session
 
-    def ask(self, asked: PendingRequest) -> Mapping[str, Any]:
+    def ask(self, request: PendingRequest) -> Mapping[str, Any]:
         """Put a request into `events`, wait for its answer and return it.
 
         Raises:
@@ -138,14 +138,14 @@ class Gateway:
         with self._open:
             if self._waiting is None:
                 raise Refused(403, "the round is over", "closed")
-            self._waiting.add(asked)
-        self.events.put(asked)
+            self._waiting.add(request)
+        self.events.put(request)
         try:
-            return asked.wait()
+            return request.wait()
         finally:
             with self._open:
                 if self._waiting is not None:
-                    self._waiting.discard(asked)
+                    self._waiting.discard(request)
 
 
 def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, drawn_tokens: int) -> dict[str, Any]:
@@ -238,12 +238,12 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
             usage = isinstance(options, dict) and bool(options.get("include_usage"))
             return streamed(answer, usage) if body.get("stream") else answer
 
-        def _reply(self, made: Any) -> None:
+        def _reply(self, respond: Any) -> None:
             try:
-                status, body = 200, made()
+                status, body = 200, respond()
             except Refused as error:
-                said = {"message": str(error), "type": "invalid_request_error", "code": error.code or None}
-                status, body = error.status, {"error": said}
+                details = {"message": str(error), "type": "invalid_request_error", "code": error.code or None}
+                status, body = error.status, {"error": details}
             events = isinstance(body, bytes)
             content = body if events else json.dumps(body).encode()
             try:

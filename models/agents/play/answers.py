@@ -48,14 +48,14 @@ class EnvironmentCalls:
     """
 
     def __init__(self, seconds: float, at_once: int, notify: Callable[[], None], file: str) -> None:
-        self._seconds, self._at_once, self._told, self._file = seconds, at_once, notify, file
+        self._seconds, self._at_once, self._notify, self._file = seconds, at_once, notify, file
         self._lock = threading.Lock()
         self._waiting: deque[EnvironmentCall] = deque()
         self._under_way: list[EnvironmentCall] = []
         """Calls that run, in order of their start."""
-        self._over: list[EnvironmentCall] = []
+        self._ended_calls: list[EnvironmentCall] = []
 
-    def ask(self, number: int, call: Callable[[], Any]) -> None:
+    def request(self, number: int, call: Callable[[], Any]) -> None:
         """Queue `call`, which starts as soon as a thread is free."""
         with self._lock:
             self._waiting.append(EnvironmentCall(number, call))
@@ -70,8 +70,8 @@ class EnvironmentCalls:
                 call.error = TimeoutError(f"took longer than {self._seconds:g} s")
                 self._under_way.remove(call)
             self._start()
-            over, self._over = [*self._over, *late], []
-            return over
+            ended_calls, self._ended_calls = [*self._ended_calls, *late], []
+            return ended_calls
 
     def patience(self) -> float | None:
         """Return the seconds until the next call reaches its limit; None: no call is running."""
@@ -99,9 +99,9 @@ class EnvironmentCalls:
                 return  # it was abandoned
             call.result, call.error, call.seconds = result, error, time.perf_counter() - call.began
             self._under_way.remove(call)
-            self._over.append(call)
+            self._ended_calls.append(call)
             self._start()
-        self._told()
+        self._notify()
 
 
 def in_time(seconds: float, call: Callable[[], Result], code: object) -> Result:
@@ -123,11 +123,11 @@ def in_time(seconds: float, call: Callable[[], Result], code: object) -> Result:
     if threading.current_thread() is threading.main_thread():
         return contained(file, lambda: within(seconds, call), continues=True)
     ended = threading.Event()
-    alone = EnvironmentCalls(seconds, 1, ended.set, file)
-    alone.ask(0, call)
+    calls = EnvironmentCalls(seconds, 1, ended.set, file)
+    calls.request(0, call)
     ended.wait(seconds)
-    (over,) = alone.over() or [EnvironmentCall(0, call, error=TimeoutError(f"took longer than {seconds:g} s"))]
-    if over.error is not None:
-        raise over.error
-    result: Result = over.result
+    (finished_call,) = calls.over() or [EnvironmentCall(0, call, error=TimeoutError(f"took longer than {seconds:g} s"))]
+    if finished_call.error is not None:
+        raise finished_call.error
+    result: Result = finished_call.result
     return result

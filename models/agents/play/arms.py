@@ -32,16 +32,16 @@ def means_of(problem: Problem) -> tuple[float, ...]:
 
 def arm_of(turn: str, arms: int) -> int | None:
     """Return the number of the arm that a turn names, from 0; None if the turn is not the letter of an arm."""
-    said = turn.strip()
-    place = ascii_lowercase.find(said) if len(said) == 1 else -1
+    letter = turn.strip()
+    place = ascii_lowercase.find(letter) if len(letter) == 1 else -1
     return place if 0 <= place < arms else None
 
 
-def gaps(said: Sequence[str], means: Sequence[float]) -> list[float]:
+def gaps(turns: Sequence[str], means: Sequence[float]) -> list[float]:
     """Return the gap between the means of the best arm and of each turn's arm, [turns].
 
     A turn that names no arm counts as the worst arm.
     """
     best, worst = max(means), min(means)
-    arms = [arm_of(turn, len(means)) for turn in said]
+    arms = [arm_of(turn, len(means)) for turn in turns]
     return [best - (worst if arm is None else means[arm]) for arm in arms]

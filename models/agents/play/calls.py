@@ -27,14 +27,14 @@ def read_call(turn: str, names: Collection[str]) -> ToolCall | None:
     """
     if tagged := _TAGGED.search(turn):
         try:
-            asked = json.loads(tagged[1])
+            call = json.loads(tagged[1])
         except (ValueError, RecursionError):
             return ToolCall("", "")
-        arguments = asked.get("arguments", "")
+        arguments = call.get("arguments", "")
         if isinstance(arguments, Mapping):
             values = [str(value) for value in arguments.values()]
             arguments = values[0] if len(values) == 1 else json.dumps(arguments)
-        return ToolCall(str(asked.get("name", "")), str(arguments))
+        return ToolCall(str(call.get("name", "")), str(arguments))
     lines = turn.strip().splitlines()
     if lines and (line := _LINE.match(lines[-1])) and line[1] in names:
         return ToolCall(line[1], line[2])

@@ -25,11 +25,11 @@ Kind = Literal["none", "likelihood", "verdict"]
 
 def by_likelihood(problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
     """Return the geometric mean of the token probabilities of each turn, [nodes], in [0, 1]."""
-    sure = []
+    likelihoods = []
     for node in nodes:
         assert node.log_probs is not None, "a search draws with log-probs"
-        sure.append(math.exp(float(node.log_probs.double().mean())))
-    return sure
+        likelihoods.append(math.exp(float(node.log_probs.double().mean())))
+    return likelihoods
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class VerdictCritique:
 
     def __call__(self, problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
         """Return the policy's probability that each turn is right, [nodes]."""
-        asked, yes, no = self.codec.inside([f"\n{self.question}", self.yes, self.no])
+        question_ids, yes, no = self.codec.inside([f"\n{self.question}", self.yes, self.no])
         prompts = []
         for problem, node in zip(problems, nodes, strict=True):
-            before = node.parent.history if node.parent is not None else ()
-            prompts += [(*problem.tokens, *before, *node.tokens, *asked)] * 2
+            history = node.parent.history if node.parent is not None else ()
+            prompts += [(*problem.tokens, *history, *node.tokens, *question_ids)] * 2
         scores = [math.fsum(row) for row in self.engine.score(prompts, [yes, no] * len(nodes))]
         return [1.0 / (1.0 + math.exp(min(700.0, no - yes))) for yes, no in zip(scores[::2], scores[1::2], strict=True)]

@@ -1,6 +1,6 @@
 """Demonstrations of several turns for supervised fine-tuning, in which only the policy's turns carry loss.
 
-    prompt | turn 1 | what was heard | turn 2           the sign U+241E separates the turns of the text
+    prompt | turn 1 | the answer | turn 2               the sign U+241E separates the turns of the text
 
 The tokens are those of the same episode when it is played: every turn is encoded separately and ends with the end
 token, and the bridge is between the turns. Tokens of the prompt and of the environment carry no loss. The gradient is
@@ -50,14 +50,16 @@ def in_turns(
         UserError: the chat template cannot be continued.
     """
     bridge, counts = bridge_of(codec, role), counts or TokenCounts()
-    made: list[tuple[Sequence[int], tuple[int, ...], tuple[float, ...]]] = []
-    listed = list(rows)
-    for first in range(0, len(listed), TOGETHER):
-        some = [_opened(codec, prompt, text.split(TURNS)) for prompt, text in listed[first : first + TOGETHER]]
-        own = iter(codec.completions([turn for _, turns in some for turn in turns[::2]]))
-        heard = iter(bridge.ids([turn for _, turns in some for turn in turns[1::2]]))
-        for prompt, turns in some:
-            pieces = [tuple(next(heard if number % 2 else own)) for number in range(len(turns))]
+    sequences: list[tuple[Sequence[int], tuple[int, ...], tuple[float, ...]]] = []
+    demonstrations = list(rows)
+    for first in range(0, len(demonstrations), TOGETHER):
+        batch = [
+            _move_opening(codec, prompt, text.split(TURNS)) for prompt, text in demonstrations[first : first + TOGETHER]
+        ]
+        policy_ids = iter(codec.completions([turn for _, turns in batch for turn in turns[::2]]))
+        environment_ids = iter(bridge.ids([turn for _, turns in batch for turn in turns[1::2]]))
+        for prompt, turns in batch:
+            pieces = [tuple(next(environment_ids if number % 2 else policy_ids)) for number in range(len(turns))]
             ids: tuple[int, ...] = ()
             weights: tuple[float, ...] = ()
             for number in range(0, len(turns), 2):
@@ -66,14 +68,16 @@ def in_turns(
                     break
                 ids += between + pieces[number]
                 failed = number + 1 < len(turns) and turns[number + 1].startswith(ERROR)
-                weights += (0.0,) * len(between) + _of_turn(codec, turns[number], pieces[number], counts, failed)
+                weights += (0.0,) * len(between) + _weights_of_turn(
+                    codec, turns[number], pieces[number], counts, failed
+                )
             if any(weights):
-                made.append((prompt, ids, weights))
-    prompts, completions, counted = ([row[place] for row in made] for place in range(3))
-    return Sequences(prompts, completions, weights=counted)  # type: ignore[arg-type]
+                sequences.append((prompt, ids, weights))
+    prompts, completions, token_weights = ([row[place] for row in sequences] for place in range(3))
+    return Sequences(prompts, completions, weights=token_weights)  # type: ignore[arg-type]
 
 
-def _opened(codec: Codec, prompt: Sequence[int], turns: list[str]) -> tuple[Sequence[int], list[str]]:
+def _move_opening(codec: Codec, prompt: Sequence[int], turns: list[str]) -> tuple[Sequence[int], list[str]]:
     """Return a prompt including the environment's text before the first turn, and the turns from then on."""
     if turns[0] or len(turns) == 1:
         return prompt, turns
@@ -81,14 +85,16 @@ def _opened(codec: Codec, prompt: Sequence[int], turns: list[str]) -> tuple[Sequ
     return (*prompt, *opening), turns[2:]
 
 
-def _of_turn(codec: Codec, text: str, ids: tuple[int, ...], counts: TokenCounts, failed: bool) -> tuple[float, ...]:
+def _weights_of_turn(
+    codec: Codec, text: str, ids: tuple[int, ...], counts: TokenCounts, failed: bool
+) -> tuple[float, ...]:
     """Return the loss weight of each token of a turn, [tokens of it]."""
     if failed:
         return (counts.erroneous,) * len(ids)
     if counts.key == 1.0:
         return (1.0,) * len(ids)
     spans = [match.span(1) for match in _QUOTED.finditer(text)]
-    ends = [len(before) for before in codec.text([ids[:count] for count in range(1, len(ids) + 1)])]
+    ends = [len(prefix) for prefix in codec.text([ids[:count] for count in range(1, len(ids) + 1)])]
     return tuple(
         counts.key if any(start < high and low < stop for low, high in spans) else 1.0
         for start, stop in zip([0, *ends], ends, strict=False)

@@ -1,6 +1,6 @@
 """Branches of an episode: several continuations that share its first turns.
 
-    prompt | turn 1 | heard | turn 2 ... of one that was played
+    prompt | turn 1 | answer | turn 2 ... of one that was played
                             | turn 2' ...        a branch at turn 2
 
 An environment has no snapshot: it is opened again, reset with the same seed, and given the same turns. An environment
@@ -57,19 +57,19 @@ def branch(
         raise UserError(
             f"environment {settings.environment.name} has several seats: what others said would have to be played again"
         )
-    asks = requests_of([fork.problem.tokens for fork in forks], sampling, seed)
+    requests = requests_of([fork.problem.tokens for fork in forks], sampling, seed)
     playing: list[Playing] = []
     try:
-        for place, ask in enumerate(asks):
+        for place, request in enumerate(requests):
             fork = forks[place // sampling.samples]
             opened = settings.environment.open(fork.problem)
-            playing.append(Playing(ask.prompt, opened, ask.seed, sampling.max_tokens, settings.limits))
+            playing.append(Playing(request.prompt, opened, request.seed, sampling.max_tokens, settings.limits))
             _replay(playing[-1], fork, settings)
         to_their_ends(engine, codec, settings, playing, sampling)
     finally:
         for episode in playing:
             episode.opened.close()
-    made = [episode.played(sampling.log_probs) for episode in playing]
+    made = [episode.to_episode(sampling.log_probs) for episode in playing]
     return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
 
 

@@ -35,8 +35,8 @@ class Composed:
 
     def reset(self, seed: int) -> tuple[str, Info]:
         """Return the environment's first text."""
-        said, self._info = self._inner.reset(seed)
-        return said, self._info
+        text, self._info = self._inner.reset(seed)
+        return text, self._info
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         """Return the name of the next function; after an action, the environment's answer and the first name."""
@@ -44,9 +44,9 @@ class Composed:
         if self._at < len(self._names):
             return self._names[self._at], 0.0, False, False, self._info
         self._at = 0
-        said, reward, terminated, truncated, self._info = self._inner.step(turn)
+        text, reward, terminated, truncated, self._info = self._inner.step(turn)
         over = terminated or truncated
-        return said if over else f"{said} {self._names[0]}".strip(), reward, terminated, truncated, self._info
+        return text if over else f"{text} {self._names[0]}".strip(), reward, terminated, truncated, self._info
 
     def close(self) -> None:
         """Close the environment's episode."""

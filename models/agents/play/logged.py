@@ -28,19 +28,19 @@ def logged_episodes(
         UserError: the chat template cannot be continued.
     """
     texts = [answer.text.split(TURNS) for answer in answers]
-    said = iter(codec.completions([text for of_episode in texts for text in of_episode[::2]]))
-    bridge = bridge_of(codec, role) if any(len(of_episode) > 1 for of_episode in texts) else None
-    words = [text for of_episode in texts for text in of_episode[1::2]]
-    heard = iter(bridge.ids(words) if bridge is not None else [])
-    made = []
-    for problem, group, answer, of_episode in zip(problems, groups, answers, texts, strict=True):
+    policy_ids = iter(codec.completions([text for turn_texts in texts for text in turn_texts[::2]]))
+    bridge = bridge_of(codec, role) if any(len(turn_texts) > 1 for turn_texts in texts) else None
+    environment_texts = [text for turn_texts in texts for text in turn_texts[1::2]]
+    environment_ids = iter(bridge.ids(environment_texts) if bridge is not None else [])
+    rollouts = []
+    for problem, group, answer, turn_texts in zip(problems, groups, answers, texts, strict=True):
         tokens: list[int] = []
         turns: list[Turn] = []
-        for place, text in enumerate(of_episode):
-            ids = next(heard if place % 2 else said)
+        for place, text in enumerate(turn_texts):
+            ids = next(environment_ids if place % 2 else policy_ids)
             if place % 2 == 0:
-                following = of_episode[place + 1] if place + 1 < len(of_episode) else ""
-                turns.append(Turn(len(tokens), len(tokens) + len(ids), text=text, response=following))
+                response = turn_texts[place + 1] if place + 1 < len(turn_texts) else ""
+                turns.append(Turn(len(tokens), len(tokens) + len(ids), text=text, response=response))
             tokens += ids
         stop = turns[-1].stop  # the environment's last text is not answered and is left out
         rollout = Rollout(
@@ -53,5 +53,5 @@ def logged_episodes(
             source=RolloutSource(origin=answer.origin, flaw=answer.flaw),
             episode=RolloutEpisode(turns=tuple(turns)),
         )
-        made.append(rollout)
-    return made
+        rollouts.append(rollout)
+    return rollouts

@@ -53,12 +53,12 @@ def read_named_call(turn: str) -> NamedCall | None:
     if len(text) > LONGEST:
         return None
     try:
-        asked: Any = json.loads(text)
+        call: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(asked, dict) or set(asked) != {"name", "arguments"}:
+    if not isinstance(call, dict) or set(call) != {"name", "arguments"}:
         return None
-    name, arguments = asked["name"], asked["arguments"]
+    name, arguments = call["name"], call["arguments"]
     if not isinstance(name, str) or not isinstance(arguments, dict):
         return None
     return NamedCall(

@@ -58,30 +58,32 @@ def at_own_pace(
         torch.cuda.synchronize(here)  # weights were copied on a stream that is not the engine's
     seconds, at_once = playing[0].limits.seconds if playing else 0.0, AT_ONCE if environment.at_once else 1
     answers = EnvironmentCalls(seconds, at_once, pumps.nudge, file_of(environment))
-    left = {number for number, episode in enumerate(playing) if not episode.over}
-    asked = {number: playing[number].ask() for number in left}
+    open_numbers = {number for number, episode in enumerate(playing) if not episode.over}
+    requests = {number: playing[number].request() for number in open_numbers}
     pumps.start()
     try:
-        while left:
-            if asked:
-                pumps.ask(asked)
-            ended = pumps.ended(wait=True, seconds=answers.patience())
-            texts = codec.text([each.made.tokens for each in ended])
-            for each, text in zip(ended, texts, strict=True):
-                episode = playing[each.number]
-                episode.drew(each.made, text)
+        while open_numbers:
+            if requests:
+                pumps.request(requests)
+            completions = pumps.ended(wait=True, seconds=answers.patience())
+            texts = codec.text([completion.generated.tokens for completion in completions])
+            for completion, text in zip(completions, texts, strict=True):
+                episode = playing[completion.number]
+                episode.record_turn(completion.generated, text)
                 if not episode.over:
-                    answers.ask(each.number, partial(episode.opened.step, text))
-            over = answers.over()
-            for call in over:
-                playing[call.number].heard(call.result, call.error, call.seconds)
-            hearing = [call.number for call in over if not playing[call.number].over]
-            if bridge is not None and hearing:
+                    answers.request(completion.number, partial(episode.opened.step, text))
+            calls = answers.over()
+            for call in calls:
+                playing[call.number].receive(call.result, call.error, call.seconds)
+            continuing_numbers = [call.number for call in calls if not playing[call.number].over]
+            if bridge is not None and continuing_numbers:
                 for number, ids in zip(
-                    hearing, bridge.ids([playing[n].turns[-1].response for n in hearing]), strict=True
+                    continuing_numbers,
+                    bridge.ids([playing[n].turns[-1].response for n in continuing_numbers]),
+                    strict=True,
                 ):
                     playing[number].read(ids)
-            left = {number for number in left if not playing[number].over}
-            asked = {number: playing[number].ask() for number in hearing if number in left}
+            open_numbers = {number for number in open_numbers if not playing[number].over}
+            requests = {number: playing[number].request() for number in continuing_numbers if number in open_numbers}
     finally:
         pumps.close()

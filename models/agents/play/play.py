@@ -39,7 +39,7 @@ def play(
     problems: Sequence[Problem],
     sampling: Sampling,
     seed: int,
-    beside: Path | None = None,
+    policy_folder: Path | None = None,
 ) -> list[list[Episode]]:
     """Play `sampling.samples` episodes of each problem, [problems][G], reproducible by the seed.
 
@@ -53,33 +53,33 @@ def play(
         sampling: sampling settings of the turns; `max_tokens` limits the whole episode, including the environment's
             words.
         seed: seed of the completions, as in `Engine.generate`: an episode of one turn is that completion, bit for bit.
-        beside: model folder of the policy, or of its start, in which a frozen model is looked up.
+        policy_folder: model folder of the policy, or of its start, in which a frozen model is looked up.
 
     Raises:
         UserError: a problem does not belong to this environment, the chat template cannot be continued, or the engine
             cannot let episodes continue at their own pace.
     """
-    driven = settings.environment.drive(engine, codec, settings.limits, problems, sampling, seed)
-    if driven is not None:
-        return driven
+    driven_episodes = settings.environment.drive(engine, codec, settings.limits, problems, sampling, seed)
+    if driven_episodes is not None:
+        return driven_episodes
     if settings.environment.several:
         if not settings.waves:
             raise UserError(f"rollouts.waves is false, but environment {settings.environment.name} has several seats")
-        voices = voices_of(settings.environment, engine, codec, settings.role, settings.limits.turns, beside)
+        voices = voices_of(settings.environment, engine, codec, settings.role, settings.limits.turns, policy_folder)
         return play_seated(voices, settings.environment, settings.limits, problems, sampling, seed)
-    asks = requests_of([problem.tokens for problem in problems], sampling, seed)
+    requests = requests_of([problem.tokens for problem in problems], sampling, seed)
     playing: list[Playing] = []
     try:
-        for place, ask in enumerate(asks):
+        for place, request in enumerate(requests):
             opened = settings.environment.open(problems[place // sampling.samples])
-            playing.append(Playing(ask.prompt, opened, ask.seed, sampling.max_tokens, settings.limits))
+            playing.append(Playing(request.prompt, opened, request.seed, sampling.max_tokens, settings.limits))
         _begin(playing, codec, settings)
         to_their_ends(engine, codec, settings, playing, sampling)
     finally:
         for episode in playing:
             episode.opened.close()
-    made = [episode.played(sampling.log_probs) for episode in playing]
-    return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
+    episodes = [episode.to_episode(sampling.log_probs) for episode in playing]
+    return [episodes[at : at + sampling.samples] for at in range(0, len(episodes), sampling.samples)]
 
 
 def to_their_ends(
@@ -122,17 +122,21 @@ def _in_waves(
     engine: Engine, codec: Codec, bridge: Bridge | None, playing: Sequence[Playing], sampling: Sampling
 ) -> None:
     """Take one turn of each open episode, then the environments' answers, until all episodes are over."""
-    while going := [episode for episode in playing if not episode.over]:
-        made = engine.each([episode.ask() for episode in going], sampling)
-        texts = codec.text([generated.tokens for generated in made])
-        for episode, generated, text in zip(going, made, texts, strict=True):
-            episode.drew(generated, text)
+    while open_episodes := [episode for episode in playing if not episode.over]:
+        completions = engine.complete([episode.request() for episode in open_episodes], sampling)
+        texts = codec.text([generated.tokens for generated in completions])
+        for episode, generated, text in zip(open_episodes, completions, texts, strict=True):
+            episode.record_turn(generated, text)
             if not episode.over:
                 _step(episode, text)
-        hearing = [episode for episode in going if not episode.over]
-        if bridge is None or not hearing:
+        continuing_episodes = [episode for episode in open_episodes if not episode.over]
+        if bridge is None or not continuing_episodes:
             continue
-        for episode, ids in zip(hearing, bridge.ids([episode.turns[-1].response for episode in hearing]), strict=True):
+        for episode, ids in zip(
+            continuing_episodes,
+            bridge.ids([episode.turns[-1].response for episode in continuing_episodes]),
+            strict=True,
+        ):
             episode.read(ids)
 
 
@@ -143,4 +147,4 @@ def _step(episode: Playing, text: str) -> None:
         answer = in_time(episode.limits.seconds, lambda: episode.opened.step(text), episode.opened)
     except Exception as error:  # an environment may raise any exception
         raised = error
-    episode.heard(answer, raised, time.perf_counter() - began)
+    episode.receive(answer, raised, time.perf_counter() - began)

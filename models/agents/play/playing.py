@@ -1,8 +1,8 @@
 """The state of an open episode: the request for its next turn, and the updates by a turn and the environment's answer.
 
-    ask      prompt and all tokens so far, the turn's seed, its room
+    request  prompt and all tokens so far, the turn's seed, its room
     drew     the tokens of the turn
-    heard    text, reward, over or not; or how the environment failed
+    receive  text, reward, over or not; or how the environment failed
     read     ids of that text, appended to the sampled ids, which are never encoded again
 
 The order of these calls is defined elsewhere (`models.agents.play.play`, `models.agents.play.pace`): nothing here reads
@@ -22,7 +22,7 @@ from models.base.errors import UserError
 from models.base.finite import finite
 from models.base.seeds import turn_seed
 from models.engines.engine import CompletionRequest, Generated
-from models.method.environment import EnvironmentEpisode, Heard, Info, View
+from models.method.environment import EnvironmentAnswer, EnvironmentEpisode, Info, View
 from models.method.episode import Cut, Episode, EpisodeLimits, Turn
 
 _LOG = logging.getLogger("rewardflow.episodes")
@@ -54,7 +54,7 @@ class Playing:
         """Tokens before its next turn, [tokens]."""
         return (*self.prompt, *self.tokens)
 
-    def ask(self) -> CompletionRequest:
+    def request(self) -> CompletionRequest:
         """Return the request for its next turn."""
         return CompletionRequest(
             self.reads if self.tokens else self.prompt,
@@ -63,7 +63,7 @@ class Playing:
             actions=self.actions,
         )
 
-    def drew(self, generated: Generated, text: str) -> None:
+    def record_turn(self, generated: Generated, text: str) -> None:
         """Record the policy's turn, whose text is `text`.
 
         A turn that was cut ends the episode, because half a turn is not answered.
@@ -76,7 +76,7 @@ class Playing:
         if not generated.finished:
             self.end("tokens")
 
-    def heard(self, answer: Heard | None, error: BaseException | None, seconds: float) -> None:
+    def receive(self, answer: EnvironmentAnswer | None, error: BaseException | None, seconds: float) -> None:
         """Record the environment's answer to the last turn, or its exception, and the seconds that it took.
 
         Raises:
@@ -95,11 +95,11 @@ class Playing:
         _LOG.warning("an environment failed, and with it one episode (%s: %s)", type(error).__name__, error)
         return self.end("error")
 
-    def _take(self, answer: Heard, seconds: float) -> None:
-        words, reward, terminated, truncated, info = answer
+    def _take(self, answer: EnvironmentAnswer, seconds: float) -> None:
+        text, reward, terminated, truncated, info = answer
         if self.turns:  # a text that a seat reads before its first turn belongs to none of its turns
             self.turns[-1] = self.turns[-1]._replace(
-                reward=finite(reward), seconds=seconds, response=words, duration=finite(info.get("duration", 0.0))
+                reward=finite(reward), seconds=seconds, response=text, duration=finite(info.get("duration", 0.0))
             )
         self.note(info)
         if "solved" in info:
@@ -122,7 +122,7 @@ class Playing:
         self.log_probs.append(torch.zeros(len(ids)))
         return None
 
-    def played(self, log_probs: bool, seat: int = 0) -> Episode:
+    def to_episode(self, log_probs: bool, seat: int = 0) -> Episode:
         """Return the finished episode. `log_probs`: whether it includes log-probs; `seat`: see `Episode`."""
         return Episode(
             tuple(self.tokens),

@@ -42,22 +42,22 @@ def replay(
     """
     try:
         with closing(environment.open(problem)) as old, closing(environment.open(goal)) as new:
-            first = in_time(seconds, lambda: old.reset(seed), old)[0]
-            greeting, info = in_time(seconds, lambda: new.reset(seed), new)
-            if greeting != first:
+            old_text = in_time(seconds, lambda: old.reset(seed), old)[0]
+            new_text, info = in_time(seconds, lambda: new.reset(seed), new)
+            if new_text != old_text:
                 return None
-            answered: list[Turn] = []
+            replayed_turns: list[Turn] = []
             for turn in turns:
                 state = str(info.get("state", ""))
-                heard, reward, terminated, truncated, info = in_time(seconds, lambda: new.step(turn.text), new)  # noqa: B023
+                text, reward, terminated, truncated, info = in_time(seconds, lambda: new.step(turn.text), new)  # noqa: B023
                 over = terminated or truncated
-                if not over and heard != turn.response:
+                if not over and text != turn.response:
                     return None
-                answered.append(turn._replace(reward=finite(reward), state=state, response=heard))
+                replayed_turns.append(turn._replace(reward=finite(reward), state=state, response=text))
                 if over:
                     break
     except (UserError, MemoryError):
         raise
     except Exception:  # an environment may raise any exception
         return None
-    return Replayed(tuple(answered), bool(info["solved"]) if "solved" in info else None)
+    return Replayed(tuple(replayed_turns), bool(info["solved"]) if "solved" in info else None)

@@ -13,14 +13,14 @@ from typing import Literal, Protocol
 
 from models.agents.play.clinic import FINDINGS, Patient, condition, drawn, shares, written
 
-Who = Literal["policy", "partner"]
+SceneSpeaker = Literal["policy", "partner"]
 
 
 @dataclass
 class TurnOutcome:
     """The effect of a turn: the next speaker, the text that it reads, and the policy's reward."""
 
-    next: Who
+    next: SceneSpeaker
     """The next speaker."""
     text: str
     """Text that the next speaker reads."""
@@ -41,7 +41,7 @@ class Scene(Protocol):
         ...
 
     @abstractmethod
-    def hear(self, who: Who, said: str) -> TurnOutcome:
+    def apply(self, speaker: SceneSpeaker, text: str) -> TurnOutcome:
         """Apply the rules to a speaker's words. Returns the outcome."""
         ...
 
@@ -58,29 +58,29 @@ class Consult:
 
     gain: float = 1.0
     patient: Patient = field(default_factory=dict)
-    known: list[str] = field(default_factory=list)
-    seen: list[str] = field(default_factory=list)
-    asked: str = ""
+    asked_findings: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    finding: str = ""
 
     def begin(self, random: Random) -> TurnOutcome:
         """Draw a patient, and give the policy its role."""
         self.patient = drawn(random)
         return TurnOutcome("policy", "doctor", state="doctor")
 
-    def hear(self, who: Who, said: str) -> TurnOutcome:
+    def apply(self, speaker: SceneSpeaker, text: str) -> TurnOutcome:
         """Apply the rules to a question, an answer or a diagnosis."""
-        words = said.split()
-        if who == "policy":
+        words = text.split()
+        if speaker == "policy":
             if len(words) == 2 and words[0] == "ask" and words[1] in FINDINGS:
-                self.asked = words[1]
-                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.asked}")
+                self.finding = words[1]
+                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.finding}")
             return TurnOutcome("policy", "", over=True, solved=words == [condition(self.patient)])
-        new = self.asked not in self.known
-        truth = words == ["yes" if self.patient[self.asked] else "no"]
-        worth = shares(self.patient)[self.asked] if new and truth else 0.0
-        self.known.append(self.asked)
-        self.seen.append(f"{self.asked} {said}")
-        return TurnOutcome("policy", said, self.gain * worth, state=f"doctor {' '.join(sorted(set(self.seen)))}")
+        new = self.finding not in self.asked_findings
+        truth = words == ["yes" if self.patient[self.finding] else "no"]
+        worth = shares(self.patient)[self.finding] if new and truth else 0.0
+        self.asked_findings.append(self.finding)
+        self.answers.append(f"{self.finding} {text}")
+        return TurnOutcome("policy", text, self.gain * worth, state=f"doctor {' '.join(sorted(set(self.answers)))}")
 
 
 @dataclass
@@ -96,32 +96,32 @@ class Direct:
     cost: float = 0.05
     gain: float = 0.0
     patient: Patient = field(default_factory=dict)
-    asked: str = ""
-    seen: list[str] = field(default_factory=list)
+    order: str = ""
+    findings: list[str] = field(default_factory=list)
 
     def begin(self, random: Random) -> TurnOutcome:
         """Draw a patient, and give the policy its role."""
         self.patient = drawn(random)
         return TurnOutcome("policy", "planner", state="planner")
 
-    def hear(self, who: Who, said: str) -> TurnOutcome:
+    def apply(self, speaker: SceneSpeaker, text: str) -> TurnOutcome:
         """Apply the rules to an order, or to its result."""
-        words = said.split()
-        if who == "policy":
-            self.asked = words[-1] if words else ""
-            if len(words) == 2 and words[0] == "check" and self.asked in FINDINGS:
-                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.asked}")
+        words = text.split()
+        if speaker == "policy":
+            self.order = words[-1] if words else ""
+            if len(words) == 2 and words[0] == "check" and self.order in FINDINGS:
+                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.order}")
             if words == ["conclude"]:
-                return TurnOutcome("partner", f"known {' '.join(sorted(self.seen))} conclude")
+                return TurnOutcome("partner", f"known {' '.join(sorted(self.findings))} conclude")
             return TurnOutcome("policy", "", over=True)
-        if self.asked == "conclude":
+        if self.order == "conclude":
             right = words == [condition(self.patient)]
-            return TurnOutcome("policy", said, float(right), over=True, solved=right)
-        new = not any(pair.startswith(self.asked) for pair in self.seen)
-        truth = words == ["yes" if self.patient[self.asked] else "no"]
-        worth = self.gain * shares(self.patient)[self.asked] if new and truth else 0.0
-        self.seen = [pair for pair in self.seen if not pair.startswith(self.asked)] + [f"{self.asked} {said}"]
-        return TurnOutcome("policy", said, worth - self.cost, state=f"planner {' '.join(sorted(self.seen))}")
+            return TurnOutcome("policy", text, float(right), over=True, solved=right)
+        new = not any(pair.startswith(self.order) for pair in self.findings)
+        truth = words == ["yes" if self.patient[self.order] else "no"]
+        worth = self.gain * shares(self.patient)[self.order] if new and truth else 0.0
+        self.findings = [pair for pair in self.findings if not pair.startswith(self.order)] + [f"{self.order} {text}"]
+        return TurnOutcome("policy", text, worth - self.cost, state=f"planner {' '.join(sorted(self.findings))}")
 
 
 @dataclass
@@ -139,17 +139,17 @@ class Brief:
         order = tuple(random.sample(FINDINGS, len(FINDINGS)))
         return TurnOutcome("policy", f"record {written(self.patient, order)}")
 
-    def hear(self, who: Who, said: str) -> TurnOutcome:
+    def apply(self, speaker: SceneSpeaker, text: str) -> TurnOutcome:
         """Apply the rules to the brief, or to the conclusion."""
-        if who == "policy":
-            return TurnOutcome("partner", f"known {said} conclude")
-        right = said.split() == [condition(self.patient)]
-        return TurnOutcome("policy", said, float(right), over=True, solved=right)
+        if speaker == "policy":
+            return TurnOutcome("partner", f"known {text} conclude")
+        right = text.split() == [condition(self.patient)]
+        return TurnOutcome("policy", text, float(right), over=True, solved=right)
 
 
 NEEDS = {"alone": "listen", "lost": "advise", "proud": "praise"}
 """The helpful answer to each feeling."""
-BEGUN = 40
+INITIAL_MOOD = 40
 """Initial mood."""
 
 
@@ -165,20 +165,20 @@ class Comfort:
     """
 
     turns: int = 3
-    mood: int = BEGUN
-    left: list[str] = field(default_factory=list)
+    mood: int = INITIAL_MOOD
+    remaining_feelings: list[str] = field(default_factory=list)
 
     def begin(self, random: Random) -> TurnOutcome:
         """Let the partner speak first."""
-        self.left = [random.choice(list(NEEDS)) for _ in range(self.turns)]
-        return TurnOutcome("partner", f"user feels {self.left[0]} mood {self.mood}")
+        self.remaining_feelings = [random.choice(list(NEEDS)) for _ in range(self.turns)]
+        return TurnOutcome("partner", f"user feels {self.remaining_feelings[0]} mood {self.mood}")
 
-    def hear(self, who: Who, said: str) -> TurnOutcome:
+    def apply(self, speaker: SceneSpeaker, text: str) -> TurnOutcome:
         """Apply the rules to the user's feeling, or to the policy's answer to it."""
-        if who == "partner":
-            return TurnOutcome("policy", f"friend {said}", state=f"friend {said}")
-        helped = said.split() == [NEEDS[self.left.pop(0)]]
+        if speaker == "partner":
+            return TurnOutcome("policy", f"friend {text}", state=f"friend {text}")
+        helped = text.split() == [NEEDS[self.remaining_feelings.pop(0)]]
         self.mood = min(100, max(0, self.mood + (20 if helped else -10)))
-        if not self.left:
-            return TurnOutcome("policy", "", self.mood / 100, over=True, solved=self.mood > BEGUN)
-        return TurnOutcome("partner", f"user feels {self.left[0]} mood {self.mood}")
+        if not self.remaining_feelings:
+            return TurnOutcome("policy", "", self.mood / 100, over=True, solved=self.mood > INITIAL_MOOD)
+        return TurnOutcome("partner", f"user feels {self.remaining_feelings[0]} mood {self.mood}")

@@ -64,56 +64,58 @@ class Search:
         trees = [SearchTree(self.growth) for _ in problems]
         for number, (problem, tree) in enumerate(zip(problems, trees, strict=True)):
             self._begin(problem, tree.root, completion_seed(seed, number, 0))
-        while going := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
-            self._wave(problems, trees, going, bridge, seed)
+        while expansions := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
+            self._wave(problems, trees, expansions, bridge, seed)
         return trees
 
     def _wave(
         self,
         problems: Sequence[Problem],
         trees: Sequence[SearchTree],
-        going: Sequence[tuple[int, Expansion]],
+        expansions: Sequence[tuple[int, Expansion]],
         bridge: Bridge | None,
         seed: int,
     ) -> None:
         """Carry out all expansions that the trees request."""
         limits, longest = self.episodes.limits, self.sampling.max_tokens
-        asks, numbers = [], [tree.drawn for tree in trees]
-        for number, expansion in going:
+        requests, numbers = [], [tree.drawn for tree in trees]
+        for number, expansion in expansions:
             history = expansion.node.history
             prompt = (*problems[number].tokens, *history) if history else problems[number].tokens
             room = min(limits.turn_tokens or longest, longest - len(history))
             for _ in range(expansion.count):
-                asks.append(CompletionRequest(prompt, completion_seed(seed, number, numbers[number]), room))
+                requests.append(CompletionRequest(prompt, completion_seed(seed, number, numbers[number]), room))
                 numbers[number] += 1
-        made = self.engine.each(asks, self.sampling)
-        drawn = iter(zip(made, self.codec.text([generated.tokens for generated in made]), strict=True))
-        fresh: list[tuple[Problem, Node]] = []
-        for number, expansion in going:
+        completions = self.engine.complete(requests, self.sampling)
+        completions_and_texts = iter(
+            zip(completions, self.codec.text([generated.tokens for generated in completions]), strict=True)
+        )
+        new_nodes: list[tuple[Problem, Node]] = []
+        for number, expansion in expansions:
             parent, problem = expansion.node, problems[number]
-            known = {child.tokens: child for child in parent.children}
-            for generated, text in islice(drawn, expansion.count):
-                if generated.tokens in known:
-                    known[generated.tokens].again()
+            node_of = {child.tokens: child for child in parent.children}
+            for generated, text in islice(completions_and_texts, expansion.count):
+                if generated.tokens in node_of:
+                    node_of[generated.tokens].again()
                     continue
-                node = self._played(problem, parent, generated, text, completion_seed(seed, number, 0), bridge)
-                known[generated.tokens] = node
+                node = self._play_turn(problem, parent, generated, text, completion_seed(seed, number, 0), bridge)
+                node_of[generated.tokens] = node
                 parent.children.append(node)
-                fresh.append((problem, node))
-        if self.critique is not None and fresh:
-            thought = self.critique([problem for problem, _ in fresh], [node for _, node in fresh])
-            for (_, node), critique in zip(fresh, thought, strict=True):
+                new_nodes.append((problem, node))
+        if self.critique is not None and new_nodes:
+            critiques = self.critique([problem for problem, _ in new_nodes], [node for _, node in new_nodes])
+            for (_, node), critique in zip(new_nodes, critiques, strict=True):
                 node.critique = critique
-        new = {id(node) for _, node in fresh}
-        for number, expansion in going:
-            trees[number].grown(expansion, [child for child in expansion.node.children if id(child) in new])
+        new_identities = {id(node) for _, node in new_nodes}
+        for number, expansion in expansions:
+            trees[number].grown(expansion, [child for child in expansion.node.children if id(child) in new_identities])
 
     def _begin(self, problem: Problem, root: Node, seed: int) -> None:
         """Note the environment's text before the first turn."""
         name = self.episodes.environment.name
         try:
-            with closing(self.episodes.environment.open(problem)) as opened:
-                text, info = self._limited(lambda: opened.reset(turn_seed(seed, -1)))
+            with closing(self.episodes.environment.open(problem)) as episode:
+                text, info = self._in_time(lambda: episode.reset(turn_seed(seed, -1)))
         except (UserError, MemoryError):
             raise
         except Exception as error:  # an environment may raise any exception
@@ -122,49 +124,49 @@ class Search:
             ) from error
         root.state, root.turn = str(info.get("state", "")), Turn(0, 0, response=text)
         if text:
-            root.heard = tuple(self.codec.inside([f"\n{text}\n"])[0])
-            if len(root.heard) >= self.sampling.max_tokens:
+            root.response_ids = tuple(self.codec.inside([f"\n{text}\n"])[0])
+            if len(root.response_ids) >= self.sampling.max_tokens:
                 raise UserError(
                     f"rollouts.max_tokens is {self.sampling.max_tokens}, but environment {name} begins with "
-                    f"{len(root.heard)} tokens; raise it"
+                    f"{len(root.response_ids)} tokens; raise it"
                 )
 
-    def _played(
+    def _play_turn(
         self, problem: Problem, parent: Node, generated: Generated, text: str, seed: int, bridge: Bridge | None
     ) -> Node:
         """Return the node that a turn leads to."""
         turn = Turn(0, len(generated.tokens), state=parent.state, text=text)
         node = Node(parent, generated.tokens, generated.log_probs, turn)
         if not generated.finished:  # half a turn is not answered
-            return self._ended(problem, node, "tokens")
+            return self._end_episode(problem, node, "tokens")
         try:
-            with closing(self.episodes.environment.open(problem)) as opened:
-                self._replayed(opened, parent, seed)
+            with closing(self.episodes.environment.open(problem)) as episode:
+                self._replay_path(episode, parent, seed)
                 began = time.perf_counter()
-                heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(text))
+                response, reward, terminated, truncated, info = self._in_time(lambda: episode.step(text))
                 seconds = time.perf_counter() - began
-            lasts = finite(info.get("duration", 0.0))
-            node.turn = turn._replace(reward=finite(reward), seconds=seconds, response=heard, duration=lasts)
+            duration = finite(info.get("duration", 0.0))
+            node.turn = turn._replace(reward=finite(reward), seconds=seconds, response=response, duration=duration)
         except TimeoutError:
-            return self._ended(problem, node, "time")
+            return self._end_episode(problem, node, "time")
         except (UserError, MemoryError):
             raise
         except Exception as error:  # an environment may raise any exception
             _LOG.warning("an environment failed, and with it one branch (%s: %s)", type(error).__name__, error)
-            return self._ended(problem, node, "error")
+            return self._end_episode(problem, node, "error")
         node.state = str(info.get("state", ""))
-        said = bool(info["solved"]) if "solved" in info else None
+        solved = bool(info["solved"]) if "solved" in info else None
         if terminated or truncated:
-            return self._ended(problem, node, "", said)
+            return self._end_episode(problem, node, "", solved)
         if bridge is None or node.depth == self.episodes.limits.turns:
-            return self._ended(problem, node, "turns", said)
-        ids = tuple(bridge.ids([heard])[0])
+            return self._end_episode(problem, node, "turns", solved)
+        ids = tuple(bridge.ids([response])[0])
         if len(parent.history) + len(node.tokens) + len(ids) >= self.sampling.max_tokens:
-            return self._ended(problem, node, "tokens", said)
-        node.heard = ids
+            return self._end_episode(problem, node, "tokens", solved)
+        node.response_ids = ids
         return node
 
-    def _replayed(self, opened: EnvironmentEpisode, node: Node, seed: int) -> None:
+    def _replay_path(self, episode: EnvironmentEpisode, node: Node, seed: int) -> None:
         """Replay the turns up to a node in a newly opened environment.
 
         Raises:
@@ -172,30 +174,35 @@ class Search:
         """
         root = node.path[0].parent if node.path else node
         assert root is not None, "the first turn of a path was taken at the root"
-        text, info = self._limited(lambda: opened.reset(turn_seed(seed, -1)))
+        text, info = self._in_time(lambda: episode.reset(turn_seed(seed, -1)))
         same = (text, str(info.get("state", ""))) == (root.turn.response, root.state)
-        for number, passed in enumerate(node.path, start=1):
-            heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(passed.turn.text))  # noqa: B023
-            now = (heard, finite(reward), str(info.get("state", "")))
-            if not same or now != (passed.turn.response, passed.turn.reward, passed.state) or terminated or truncated:
+        for number, path_node in enumerate(node.path, start=1):
+            response, reward, terminated, truncated, info = self._in_time(lambda: episode.step(path_node.turn.text))  # noqa: B023
+            answer = (response, finite(reward), str(info.get("state", "")))
+            if (
+                not same
+                or answer != (path_node.turn.response, path_node.turn.reward, path_node.state)
+                or terminated
+                or truncated
+            ):
                 raise UserError(
                     f"environment {self.episodes.environment.name} cannot be searched: opened again with the same seed "
-                    f"it answered turn {number} otherwise than before, {shortened(heard, 80)!r} instead of "
-                    f"{shortened(passed.turn.response, 80)!r}"
+                    f"it answered turn {number} otherwise than before, {shortened(response, 80)!r} instead of "
+                    f"{shortened(path_node.turn.response, 80)!r}"
                 )
 
-    def _limited(self, call: Callable[[], Result]) -> Result:
+    def _in_time(self, call: Callable[[], Result]) -> Result:
         return in_time(self.episodes.limits.seconds, call, self.episodes.environment)
 
-    def _ended(self, problem: Problem, node: Node, cut: Cut, said: bool | None = None) -> Node:
+    def _end_episode(self, problem: Problem, node: Node, cut: Cut, reported_solved: bool | None = None) -> Node:
         """End the episode of a node, and add its worth along its path."""
         rule = self.episodes.limits.rule(cut)
         node.over, node.cut, node.finished, node.masked = True, cut, rule == "kept", rule == "masked"
         if node.masked:
             return node
-        turns = [passed.turn for passed in node.path]
-        solved = said and node.finished
-        if said is None and problem.answer:
+        turns = [path_node.turn for path_node in node.path]
+        solved = reported_solved and node.finished
+        if reported_solved is None and problem.answer:
             solved = is_right("\n".join(turn.text for turn in turns), problem.answer, finished=node.finished)
         node.ended(self.worth(turns, bool(solved)), solved)
         return node

@@ -18,13 +18,13 @@ from models.agents.play.speakers import SpeakerModel
 from models.base.errors import UserError, shortened
 from models.base.seeds import seat_seed, turn_seed
 from models.engines.engine import Sampling, requests_of
-from models.method.environment import Environment, Heard, Seat, Speaker, View
+from models.method.environment import Environment, EnvironmentAnswer, Seat, Speaker, View
 from models.method.episode import Episode, EpisodeLimits
 from models.method.problem import Problem
 
 
 @dataclass
-class _Placed:
+class _EpisodeSeat:
     """A seat of an open episode."""
 
     seat: Seat
@@ -57,36 +57,38 @@ def play_seated(
         sampling: sampling settings of the turns.
         seed: seed of the completions.
     """
-    placed: list[_Placed] = []
+    episode_seats: list[_EpisodeSeat] = []
     try:
-        for game, ask in enumerate(requests_of([problem.tokens for problem in problems], sampling, seed)):
+        for game, request in enumerate(requests_of([problem.tokens for problem in problems], sampling, seed)):
             for number, seat in enumerate(environment.seats(problems[game // sampling.samples])):
-                prompt = ask.prompt if seat.prompt is None else voices[seat.speaker].codec.unwrapped([seat.prompt])[0]
+                prompt = (
+                    request.prompt if seat.prompt is None else voices[seat.speaker].codec.unwrapped([seat.prompt])[0]
+                )
                 own = limits if seat.learns else replace(limits, turns=limits.turns * 2 + 1)
-                playing = Playing(prompt, seat.opened, seat_seed(ask.seed, number), sampling.max_tokens, own)
-                placed.append(_Placed(seat, playing, game))
-            _begin(placed[-1 - number :], environment, limits, turn_seed(ask.seed, -1))
-        _read(placed, voices)
-        while going := [each for each in placed if not each.playing.over and not each.waits]:
-            _wave(going, voices, sampling)
-            for each in placed:
+                playing = Playing(prompt, seat.opened, seat_seed(request.seed, number), sampling.max_tokens, own)
+                episode_seats.append(_EpisodeSeat(seat, playing, game))
+            _begin(episode_seats[-1 - number :], environment, limits, turn_seed(request.seed, -1))
+        _read(episode_seats, voices)
+        while movers := [each for each in episode_seats if not each.playing.over and not each.waits]:
+            _wave(movers, voices, sampling)
+            for each in episode_seats:
                 if each.waits and not each.playing.over:
-                    _answered(each, _news_of(each))
-            _end_together(placed)
-            _read([each for each in placed if not each.playing.over], voices)
-            _end_together(placed)
-        for each in placed:
+                    _take_answer(each, _news_of(each))
+            _end_together(episode_seats)
+            _read([each for each in episode_seats if not each.playing.over], voices)
+            _end_together(episode_seats)
+        for each in episode_seats:
             if not each.playing.over:  # all seats wait, and none has reported the end
                 each.playing.end("turns")
     finally:
-        for each in placed:
+        for each in episode_seats:
             each.playing.opened.close()
-    return _by_problem(placed, sampling, len(problems))
+    return _by_problem(episode_seats, sampling, len(problems))
 
 
-def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeLimits, seed: int) -> None:
+def _begin(episode_seats: Sequence[_EpisodeSeat], environment: Environment, limits: EpisodeLimits, seed: int) -> None:
     """Reset the environment for each seat of an episode."""
-    for each in placed:
+    for each in episode_seats:
         try:
             text, info = in_time(limits.seconds, lambda: each.playing.opened.reset(seed), each.playing.opened)  # noqa: B023
         except (UserError, MemoryError):
@@ -100,49 +102,49 @@ def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeL
         each.unread, each.waits = text, bool(info.get("waits"))
 
 
-def _wave(going: Sequence[_Placed], voices: Mapping[Speaker, SpeakerModel], sampling: Sampling) -> None:
+def _wave(movers: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel], sampling: Sampling) -> None:
     """Take one turn of each seat that is to move, and its immediate outcome."""
     for speaker, voice in voices.items():
-        own = [each for each in going if each.seat.speaker == speaker]
+        own = [each for each in movers if each.seat.speaker == speaker]
         own.sort(key=lambda each: each.playing.reads)  # neighbours with the same history share its computation
-        made = voice.engine.each([each.playing.ask() for each in own], sampling) if own else []
-        texts = voice.codec.text([generated.tokens for generated in made])
-        for each, generated, text in zip(own, made, texts, strict=True):
+        completions = voice.engine.complete([each.playing.request() for each in own], sampling) if own else []
+        texts = voice.codec.text([generated.tokens for generated in completions])
+        for each, generated, text in zip(own, completions, texts, strict=True):
             # half a turn of a seat that does not learn counts like a whole one
-            each.playing.drew(generated if each.seat.learns else replace(generated, finished=True), text)
+            each.playing.record_turn(generated if each.seat.learns else replace(generated, finished=True), text)
             if not each.playing.over:
-                _answered(each, lambda: each.playing.opened.step(text))  # noqa: B023 - called here
+                _take_answer(each, lambda: each.playing.opened.step(text))  # noqa: B023 - called here
 
 
-def _news_of(placed: _Placed) -> Callable[[], Heard | None]:
-    return cast(View, placed.playing.opened).news  # only a view lets a seat wait
+def _news_of(episode_seat: _EpisodeSeat) -> Callable[[], EnvironmentAnswer | None]:
+    return cast(View, episode_seat.playing.opened).news  # only a view lets a seat wait
 
 
-def _answered(placed: _Placed, ask: Callable[[], Heard | None]) -> None:
+def _take_answer(episode_seat: _EpisodeSeat, fetch: Callable[[], EnvironmentAnswer | None]) -> None:
     """Take the environment's answer to a seat, or note that others move first."""
     answer, raised, began = None, None, time.perf_counter()
     try:
-        answer = in_time(placed.playing.limits.seconds, ask, placed.playing.opened)
+        answer = in_time(episode_seat.playing.limits.seconds, fetch, episode_seat.playing.opened)
     except Exception as error:  # an environment may raise any exception
         raised = error
-    placed.waits = answer is None and raised is None
-    if not placed.waits:
-        placed.playing.heard(answer, raised, time.perf_counter() - began)
+    episode_seat.waits = answer is None and raised is None
+    if not episode_seat.waits:
+        episode_seat.playing.receive(answer, raised, time.perf_counter() - began)
         if answer is not None:
-            placed.unread = "\n".join(text for text in (placed.unread, answer[0]) if text)
+            episode_seat.unread = "\n".join(text for text in (episode_seat.unread, answer[0]) if text)
 
 
-def _end_together(placed: Sequence[_Placed]) -> None:
+def _end_together(episode_seats: Sequence[_EpisodeSeat]) -> None:
     """End the other seats' episodes if a seat's episode was cut."""
-    cuts = {each.game: each.playing.cut for each in placed if each.playing.cut}
-    for each in placed:
+    cuts = {each.game: each.playing.cut for each in episode_seats if each.playing.cut}
+    for each in episode_seats:
         if not each.playing.over and each.game in cuts:
             each.playing.end(cuts[each.game])
 
 
-def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, SpeakerModel]) -> None:
+def _read(episode_seats: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel]) -> None:
     """Append the unread texts of the seats to move to their tokens; a seat that forgets drops its tokens first."""
-    for each in placed:
+    for each in episode_seats:
         if each.waits or each.unread is None:
             continue
         voice, playing = voices[each.seat.speaker], each.playing
@@ -156,13 +158,13 @@ def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, SpeakerModel]) -> 
         each.unread = None
 
 
-def _by_problem(placed: Sequence[_Placed], sampling: Sampling, count: int) -> list[list[Episode]]:
+def _by_problem(episode_seats: Sequence[_EpisodeSeat], sampling: Sampling, count: int) -> list[list[Episode]]:
     problems: list[dict[int, list[Episode]]] = [{} for _ in range(count)]
     seats: dict[int, int] = {}
-    for each in placed:
+    for each in episode_seats:
         if each.seat.learns:
             seat = seats[each.game] = seats.get(each.game, -1) + 1
             if each.playing.turns:
                 of_seats = problems[each.game // sampling.samples]
-                of_seats.setdefault(seat, []).append(each.playing.played(sampling.log_probs, seat))
+                of_seats.setdefault(seat, []).append(each.playing.to_episode(sampling.log_probs, seat))
     return [[episode for seat in sorted(seats) for episode in seats[seat]] for seats in problems]

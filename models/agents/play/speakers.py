@@ -39,7 +39,7 @@ class SpeakerModel:
 
 
 def voices_of(
-    environment: Environment, policy: Engine, codec: Codec, role: Role, turns: int, beside: Path | None
+    environment: Environment, policy: Engine, codec: Codec, role: Role, turns: int, policy_folder: Path | None
 ) -> Mapping[Speaker, SpeakerModel]:
     """Return the models of the speakers that an environment's seats name.
 
@@ -49,7 +49,7 @@ def voices_of(
         codec: the policy's tokenizer.
         role: role of the environment in a chat template.
         turns: maximum number of turns of an episode.
-        beside: the policy's model folder, or that of the policy that a run begins with; None if it is unknown.
+        policy_folder: the policy's model folder, or that of the policy that a run begins with; None if it is unknown.
 
     Raises:
         UserError: a chat template cannot be continued, or the frozen model is missing.
@@ -57,20 +57,20 @@ def voices_of(
     bridge = bridge_of(codec, role) if turns > 1 else None
     voices: dict[Speaker, SpeakerModel] = {"policy": SpeakerModel(policy, codec, bridge)}
     if environment.asks_frozen:
-        folder = frozen_folder(environment, beside)
+        folder = frozen_folder(environment, policy_folder)
         voices["frozen"] = _opened(folder, (folder / "config.json").stat().st_mtime_ns, codec.chat, codec.form, role)
     return voices
 
 
-def frozen_folder(environment: Environment, beside: Path | None) -> Path:
+def frozen_folder(environment: Environment, policy_folder: Path | None) -> Path:
     """Return the folder of an environment's frozen model.
 
     Raises:
         UserError: there is none.
     """
     folder = environment.frozen
-    if folder is None and beside is not None:
-        folder = beside / PARTNER if (beside / PARTNER).is_dir() else beside
+    if folder is None and policy_folder is not None:
+        folder = policy_folder / PARTNER if (policy_folder / PARTNER).is_dir() else policy_folder
     if folder is None:
         raise UserError(f"rollouts.environment: {environment.name} needs a model as partner; set its folder")
     check_model_folder(folder)

@@ -54,8 +54,8 @@ class StepSearch:
     def grow(self, problems: Sequence[Problem], seed: int) -> list[SearchTree]:
         """Grow a tree for each problem, [problems]; the same seed gives the same trees."""
         trees = [SearchTree(self.growth) for _ in problems]
-        while going := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
-            self._wave(problems, trees, going, seed)
+        while expansions := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
+            self._wave(problems, trees, expansions, seed)
         return trees
 
     @cached_property
@@ -70,27 +70,27 @@ class StepSearch:
         self,
         problems: Sequence[Problem],
         trees: Sequence[SearchTree],
-        going: Sequence[tuple[int, Expansion]],
+        expansions: Sequence[tuple[int, Expansion]],
         seed: int,
     ) -> None:
         """Carry out all expansions that the trees request."""
-        asks, numbers = [], [tree.drawn for tree in trees]
-        for number, expansion in going:
+        requests, numbers = [], [tree.drawn for tree in trees]
+        for number, expansion in expansions:
             history = expansion.node.history
             prompt = (*problems[number].tokens, *history) if history else problems[number].tokens
             room = self.sampling.max_tokens - len(history)
             for _ in range(expansion.count):
-                asks.append(
+                requests.append(
                     CompletionRequest(prompt, completion_seed(seed, number, numbers[number]), room, self._stops)
                 )
                 numbers[number] += 1
-        drawn = iter(self.engine.each(asks, self.sampling))
-        ways: list[tuple[Problem, Node, Node | None]] = []
-        for number, expansion in going:
-            for generated in islice(drawn, expansion.count):
-                ways.append((problems[number], *self._place(expansion.node, generated)))
-        self._judge(ways)
-        for number, expansion in going:
+        completions = iter(self.engine.complete(requests, self.sampling))
+        paths: list[tuple[Problem, Node, Node | None]] = []
+        for number, expansion in expansions:
+            for generated in islice(completions, expansion.count):
+                paths.append((problems[number], *self._place(expansion.node, generated)))
+        self._judge(paths)
+        for number, expansion in expansions:
             trees[number].grown(expansion, [])
 
     def _place(self, parent: Node, generated: Generated) -> tuple[Node, Node | None]:
@@ -100,22 +100,22 @@ class StepSearch:
             if node is not parent:
                 node.drawn += 1
             tokens = generated.tokens[start:stop]
-            known = next((child for child in node.children if child.tokens == tokens), None)
-            if known is not None:
-                known.times += 1
+            step_node = next((child for child in node.children if child.tokens == tokens), None)
+            if step_node is not None:
+                step_node.times += 1
             else:
                 log_probs = None if generated.log_probs is None else generated.log_probs[start:stop]
                 turn = Turn(0, len(tokens), text=self.codec.text([tokens])[0])
-                known = Node(node, tokens, log_probs, turn, prior=_prior(log_probs))
-                node.children.append(known)
-                first_new = first_new or known
-            node = known
-        if first_new is not None and not self._goes_on(node):
+                step_node = Node(node, tokens, log_probs, turn, prior=_prior(log_probs))
+                node.children.append(step_node)
+                first_new = first_new or step_node
+            node = step_node
+        if first_new is not None and not self._can_continue(node):
             node.over, node.finished = True, node.tokens[-1] in self.codec.ends
             node.cut = "" if node.finished else "tokens"
         return node, first_new
 
-    def _goes_on(self, node: Node) -> bool:
+    def _can_continue(self, node: Node) -> bool:
         ended = self.estimate_share < 1 or node.tokens[-1] in self.codec.ends
         return not ended and len(node.history) < self.sampling.max_tokens
 
@@ -125,25 +125,25 @@ class StepSearch:
         starts = step_starts(pieces, self.marks).nonzero().flatten().tolist()
         return zip(starts, [*starts[1:], len(tokens)], strict=True)
 
-    def _judge(self, ways: Sequence[tuple[Problem, Node, Node | None]]) -> None:
+    def _judge(self, paths: Sequence[tuple[Problem, Node, Node | None]]) -> None:
         """Add the worth of the drawn steps along their paths."""
-        texts = self.codec.text([last.history if last.over else () for _, last, _ in ways])
-        estimates = self._estimates([(problem, new) for problem, _, new in ways if new is not None and not new.over])
-        for (problem, last, new), text in zip(ways, texts, strict=True):
-            thought = estimates.get(id(new))
+        texts = self.codec.text([last.history if last.over else () for _, last, _ in paths])
+        estimates = self._estimates([(problem, new) for problem, _, new in paths if new is not None and not new.over])
+        for (problem, last, new), text in zip(paths, texts, strict=True):
+            estimate = estimates.get(id(new))
             if last.over:
                 right = is_right(text, problem.answer, finished=last.finished)
-                worth, share = float(right), 0.0 if thought is None else self.estimate_share
-                last.ended((1.0 - share) * worth + share * (thought or 0.0), right)
-            elif thought is not None:
-                last.estimated(thought)
+                worth, share = float(right), 0.0 if estimate is None else self.estimate_share
+                last.ended((1.0 - share) * worth + share * (estimate or 0.0), right)
+            elif estimate is not None:
+                last.estimated(estimate)
 
-    def _estimates(self, asked: Sequence[tuple[Problem, Node]]) -> dict[int, float]:
+    def _estimates(self, problem_nodes: Sequence[tuple[Problem, Node]]) -> dict[int, float]:
         """Return the estimates of nodes, by their identity."""
-        if self.estimate is None or not self.estimate_share or not asked:
+        if self.estimate is None or not self.estimate_share or not problem_nodes:
             return {}
-        said = self.estimate([problem for problem, _ in asked], [node for _, node in asked])
-        return {id(node): value for (_, node), value in zip(asked, said, strict=True)}
+        estimates = self.estimate([problem for problem, _ in problem_nodes], [node for _, node in problem_nodes])
+        return {id(node): value for (_, node), value in zip(problem_nodes, estimates, strict=True)}
 
 
 def _prior(log_probs: Tensor | None) -> float:

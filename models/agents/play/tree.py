@@ -1,7 +1,7 @@
 """A search tree of turns: the candidates at each point of an episode, their outcomes, and the choice of next nodes.
 
-    root - turn a - heard - turn a'          a node is a turn of the policy and what the environment answered
-         - turn b - heard - turn b'          siblings are turns that were tried at the same point
+    root - turn a - answer - turn a'         a node is a turn of the policy and the environment's answer
+         - turn b - answer - turn b'         siblings are turns that were tried at the same point
 
 The worth of an episode that ends is added at every node on its path: W(n) is the sum, N(n) the count, and a node's mean
 Q(n) = W(n) / N(n) is the Monte-Carlo estimate of its worth under the policy, as far as the search visits nodes as the
@@ -65,7 +65,7 @@ class Node:
     """Log-probs under the policy that drew them, [tokens], nats."""
     turn: Turn = field(default_factory=lambda: Turn(0, 0))
     """Text of the turn and its answer; its positions are within `tokens`."""
-    heard: tuple[int, ...] = ()
+    response_ids: tuple[int, ...] = ()
     """Ids of the text that the policy reads after the turn, [tokens]; for the root after the prompt."""
     state: str = ""
     """State in which the next turn is taken, as the environment reports it."""
@@ -112,7 +112,7 @@ class Node:
     def history(self) -> tuple[int, ...]:
         """All ids after the prompt and before the next turn, [tokens]."""
         before = () if self.parent is None else self.parent.history
-        return (*before, *self.tokens, *self.heard)
+        return (*before, *self.tokens, *self.response_ids)
 
     def below(self) -> Iterator[Node]:
         """Yield this node and all below it, in the order in which they were made within each parent."""
@@ -159,21 +159,23 @@ class Node:
 
     def value(self, valuing: Valuing) -> float | None:
         """Return the value of the node; None if it is unknown."""
-        known = self._of_episodes(valuing)
+        worth = self._worth_of_episodes(valuing)
         if self.critique is None or not valuing.critique_share or self.failed:
-            return known
-        if known is None:
+            return worth
+        if worth is None:
             return self.critique
-        return (1.0 - valuing.critique_share) * known + valuing.critique_share * self.critique
+        return (1.0 - valuing.critique_share) * worth + valuing.critique_share * self.critique
 
-    def _of_episodes(self, valuing: Valuing) -> float | None:
+    def _worth_of_episodes(self, valuing: Valuing) -> float | None:
         if not self.visits:
             return None
-        known = [(child.times, value) for child in self.children if (value := child._of_episodes(valuing)) is not None]
-        if known and valuing.backup == "best":
-            return max(value for _, value in known)
-        if known and valuing.backup == "policy":
-            return sum(times * value for times, value in known) / sum(times for times, _ in known)
+        child_values = [
+            (child.times, value) for child in self.children if (value := child._worth_of_episodes(valuing)) is not None
+        ]
+        if child_values and valuing.backup == "best":
+            return max(value for _, value in child_values)
+        if child_values and valuing.backup == "policy":
+            return sum(times * value for times, value in child_values) / sum(times for times, _ in child_values)
         return self.total / self.visits
 
     def spent(self, candidates: int) -> bool:
@@ -233,14 +235,14 @@ class SearchTree:
         if self._playing is not None and not self._playing.over:
             return [Expansion(self._playing, 1)]
         if self.done:
-            left = [] if self.growth.order in ("uct", "puct") else self._open()
-            return [Expansion(node, 1) for node in left if not node.drawn]
-        return list(self._within_budget(self._chosen()))
+            open_nodes = [] if self.growth.order in ("uct", "puct") else self._open_nodes()
+            return [Expansion(node, 1) for node in open_nodes if not node.drawn]
+        return list(self._within_budget(self._choose_nodes()))
 
-    def _chosen(self) -> list[Node]:
+    def _choose_nodes(self) -> list[Node]:
         if self.growth.order in ("uct", "puct"):
             return [self._descend()]
-        nodes = self._open()
+        nodes = self._open_nodes()
         match self.growth.order:
             case "breadth":
                 least = min(node.depth for node in nodes)
@@ -250,12 +252,12 @@ class SearchTree:
         return [max(nodes, key=self._estimate)]
 
     def _within_budget(self, nodes: list[Node]) -> Iterator[Expansion]:
-        left = self.growth.nodes - self.drawn
+        remaining = self.growth.nodes - self.drawn
         for node in nodes:
-            count = min(self.growth.candidates - node.drawn, left)
+            count = min(self.growth.candidates - node.drawn, remaining)
             if count:
                 yield Expansion(node, count)
-            left -= count
+            remaining -= count
 
     def grown(self, expansion: Expansion, new: list[Node]) -> None:
         """Record the result of an expansion.
@@ -267,10 +269,10 @@ class SearchTree:
         expansion.node.drawn += expansion.count
         self.drawn += expansion.count
         if self.growth.order == "uct":
-            going = [node for node in new if not node.over]
-            self._playing = max(going, key=lambda node: node.critique or 0.0) if going else None
+            open_nodes = [node for node in new if not node.over]
+            self._playing = max(open_nodes, key=lambda node: node.critique or 0.0) if open_nodes else None
 
-    def _open(self) -> list[Node]:
+    def _open_nodes(self) -> list[Node]:
         return [node for node in self.root.below() if not node.over and node.drawn < self.growth.candidates]
 
     def _estimate(self, node: Node) -> float:
@@ -282,8 +284,8 @@ class SearchTree:
     def _descend(self) -> Node:
         node, candidates = self.root, self.growth.candidates
         while node.drawn >= candidates:
-            going = [child for child in node.children if not child.spent(candidates)]
-            node = max(going, key=self._upper_bound)
+            open_children = [child for child in node.children if not child.spent(candidates)]
+            node = max(open_children, key=self._upper_bound)
         return node
 
     def _upper_bound(self, node: Node) -> float:

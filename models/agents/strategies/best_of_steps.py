@@ -21,7 +21,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
 from models.base.bounds import Temperature
 from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Engine, EngineSettings, Generated, TokenSampling
@@ -54,32 +54,34 @@ class BestOfSteps(Strategy):
         return self.candidates * (1 if self.reference else 2)
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks].
+        """Return the turn of each request, [requests].
 
         Raises:
             UserError: no model of values is named, or it has other tokens than the policy.
         """
-        values = _model(self.values, "values", policy.vocabulary)
-        drawn = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
-        made = policy.draft([again(ask, call) for ask in asks for call in range(self.candidates)], drawn)
-        rows = [made[at : at + self.candidates] for at in range(0, len(made), self.candidates)]
-        asked = [
-            (tuple(ask.prompt), ids)
-            for ask, row in zip(asks, rows, strict=True)
+        values = _open_model(self.values, "values", policy.vocabulary)
+        sampling = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        drafts = policy.draft(
+            [request_of_call(request, call) for request in requests for call in range(self.candidates)], sampling
+        )
+        rows = [drafts[at : at + self.candidates] for at in range(0, len(drafts), self.candidates)]
+        distinct_turns = [
+            (tuple(request.prompt), ids)
+            for request, row in zip(requests, rows, strict=True)
             for ids in dict.fromkeys(tuple(turn.tokens) for turn in row)
         ]
-        prompts, turns = [prompt for prompt, _ in asked], [ids for _, ids in asked]
+        prompts, turns = [prompt for prompt, _ in distinct_turns], [ids for _, ids in distinct_turns]
         if self.reference:
-            reference = _sums(_model(self.reference, "reference", policy.vocabulary), prompts, turns)
+            reference = _sums(_open_model(self.reference, "reference", policy.vocabulary), prompts, turns)
         else:
             reference = policy.score(prompts, turns)
-        scored = zip(asked, _sums(values, prompts, turns), reference, strict=True)
+        scored = zip(distinct_turns, _sums(values, prompts, turns), reference, strict=True)
         worth = {key: mine - other for key, mine, other in scored}
         return [
-            max(row, key=lambda turn: (turn.finished, worth[tuple(ask.prompt), tuple(turn.tokens)]))
-            for ask, row in zip(asks, rows, strict=True)
+            max(row, key=lambda turn: (turn.finished, worth[tuple(request.prompt), tuple(turn.tokens)]))
+            for request, row in zip(requests, rows, strict=True)
         ]
 
 
@@ -87,16 +89,16 @@ def _sums(model: Engine, prompts: Sequence[Sequence[int]], turns: Sequence[Seque
     return [sum(row) for row in model.score(prompts, turns)]
 
 
-def _model(named: str, setting: str, vocabulary: int) -> Engine:
-    if not named:
+def _open_model(folder_name: str, setting: str, vocabulary: int) -> Engine:
+    if not folder_name:
         raise UserError(f"strategy.{setting}: name the model folder of a policy that step_q has trained")
-    folder = Path(named).expanduser()
+    folder = Path(folder_name).expanduser()
     check_model_folder(folder)
-    return _opened(folder.absolute(), (folder / "config.json").stat().st_mtime_ns, vocabulary)
+    return _open_folder(folder.absolute(), (folder / "config.json").stat().st_mtime_ns, vocabulary)
 
 
 @lru_cache(maxsize=2)
-def _opened(folder: Path, changed: int, vocabulary: int) -> Engine:
+def _open_folder(folder: Path, changed: int, vocabulary: int) -> Engine:
     """Open a frozen model and keep it open from wave to wave; `changed` is the time at which its folder was written."""
     engine = TransformersEngine(
         folder, EngineSettings(name="transformers", precision="float32"), end=ends_of_folder(folder)

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
 from models.base.bounds import Count
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
@@ -41,25 +41,33 @@ class CriticiseImprove(Strategy):
         return 1 + 2 * self.rounds
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks]."""
-        drafts = policy.draft(asks, drawing)
-        heard = [tuple(ask.prompt) for ask in asks]
+        """Return the turn of each request, [requests]."""
+        drafts = policy.draft(requests, drawing)
+        histories = [tuple(request.prompt) for request in requests]
         for number in range(self.rounds):
             calls = (1 + 2 * number, 2 + 2 * number)
-            going = [place for place, draft in enumerate(drafts) if draft.finished]
-            asked = [policy.extended(heard[place], drafts[place].tokens, self.critique) for place in going]
+            places = [place for place, draft in enumerate(drafts) if draft.finished]
+            critique_prompts = [
+                policy.extended(histories[place], drafts[place].tokens, self.critique) for place in places
+            ]
             critiques = policy.answer(
-                [again(asks[place], calls[0], ids) for place, ids in zip(going, asked, strict=True)], drawing
+                [
+                    request_of_call(requests[place], calls[0], ids)
+                    for place, ids in zip(places, critique_prompts, strict=True)
+                ],
+                drawing,
             )
-            criticised = [
+            improve_prompts = [
                 (place, policy.extended(ids, critique.tokens, self.improve))
-                for place, ids, critique in zip(going, asked, critiques, strict=True)
+                for place, ids, critique in zip(places, critique_prompts, critiques, strict=True)
                 if critique is not None and critique.finished
             ]
-            better = policy.answer([again(asks[place], calls[1], ids) for place, ids in criticised], drawing)
-            for (place, ids), draft in zip(criticised, better, strict=True):
+            new_drafts = policy.answer(
+                [request_of_call(requests[place], calls[1], ids) for place, ids in improve_prompts], drawing
+            )
+            for (place, ids), draft in zip(improve_prompts, new_drafts, strict=True):
                 if draft is not None and draft.finished:
-                    heard[place], drafts[place] = ids, draft
+                    histories[place], drafts[place] = ids, draft
         return drafts

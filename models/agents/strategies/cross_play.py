@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
 from models.base.bounds import Count
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
@@ -45,25 +45,28 @@ class CrossPlayed(Strategy):
         return 3 if self.foresee else 1
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks]."""
-        made: dict[int, Generated] = {}
+        """Return the turn of each request, [requests]."""
+        turn_of: dict[int, Generated] = {}
         if self.foresee:
-            asked = [policy.extended(ask.prompt, (), self.foresee) for ask in asks]
+            belief_prompts = [policy.extended(request.prompt, (), self.foresee) for request in requests]
             beliefs = policy.answer(
-                [again(ask, 1, ids) for ask, ids in zip(asks, asked, strict=True)], drawing
-            )  # fmt: skip
-            heard = [
+                [request_of_call(request, 1, ids) for request, ids in zip(requests, belief_prompts, strict=True)],
+                drawing,
+            )
+            act_prompts = [
                 (place, policy.extended(ids, belief.tokens, self.act))
-                for place, (ids, belief) in enumerate(zip(asked, beliefs, strict=True))
+                for place, (ids, belief) in enumerate(zip(belief_prompts, beliefs, strict=True))
                 if belief is not None and belief.finished
             ]
-            turns = policy.answer([again(asks[place], 2, ids) for place, ids in heard], drawing)
-            made = {
-                place: turn for (place, _), turn in zip(heard, turns, strict=True) if turn is not None and turn.finished
+            turns = policy.answer([request_of_call(requests[place], 2, ids) for place, ids in act_prompts], drawing)
+            turn_of = {
+                place: turn
+                for (place, _), turn in zip(act_prompts, turns, strict=True)
+                if turn is not None and turn.finished
             }
-        left = [place for place in range(len(asks)) if place not in made]
-        own = policy.draft([asks[place] for place in left], drawing) if left else []
-        made |= dict(zip(left, own, strict=True))
-        return [made[place] for place in range(len(asks))]
+        missing_places = [place for place in range(len(requests)) if place not in turn_of]
+        drafts = policy.draft([requests[place] for place in missing_places], drawing) if missing_places else []
+        turn_of |= dict(zip(missing_places, drafts, strict=True))
+        return [turn_of[place] for place in range(len(requests))]

@@ -77,38 +77,38 @@ class MaskedActions(Strategy):
         return len(self.ways) + self.most_actions
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks]."""
-        ways = self._choose(policy, asks)
-        heard = [
-            policy.extended(ask.prompt, (), way.prompt) if way.prompt else tuple(ask.prompt)
-            for ask, way in zip(asks, ways, strict=True)
+        """Return the turn of each request, [requests]."""
+        ways = self._choose(policy, requests)
+        histories = [
+            policy.extended(request.prompt, (), way.prompt) if way.prompt else tuple(request.prompt)
+            for request, way in zip(requests, ways, strict=True)
         ]
-        admitted = [self._admitted(ask, way) for ask, way in zip(asks, ways, strict=True)]
+        admitted = [self._admitted(request, way) for request, way in zip(requests, ways, strict=True)]
         turns = [policy.ids(actions) for actions in admitted]
-        rows = _scores(policy, heard, turns)
-        points = points_of([replace(ask, max_tokens=1) for ask in asks], 1, TOKENS)[:, 0]
+        rows = _scores(policy, histories, turns)
+        points = points_of([replace(request, max_tokens=1) for request in requests], 1, TOKENS)[:, 0]
         chosen = [
-            chosen_action(_with_room(row, given, ask), drawing.temperature, float(point))
-            for row, given, ask, point in zip(rows, turns, asks, points, strict=True)
+            chosen_action(_with_room(row, given, request), drawing.temperature, float(point))
+            for row, given, request, point in zip(rows, turns, requests, points, strict=True)
         ]
         whole = [given[place] for given, place in zip(turns, chosen, strict=True)]
         return [
-            Generated(ids[: ask.max_tokens], None, len(ids) <= ask.max_tokens)
-            for ids, ask in zip(whole, asks, strict=True)
+            Generated(ids[: request.max_tokens], None, len(ids) <= request.max_tokens)
+            for ids, request in zip(whole, requests, strict=True)
         ]
 
-    def _choose(self, policy: CountedPolicy, asks: Sequence[CompletionRequest]) -> list[ReasoningMode]:
+    def _choose(self, policy: CountedPolicy, requests: Sequence[CompletionRequest]) -> list[ReasoningMode]:
         if len(self.ways) == 1:
-            return list(self.ways) * len(asks)
-        asked = [policy.extended(ask.prompt, (), self.choose) for ask in asks]
+            return list(self.ways) * len(requests)
+        questions = [policy.extended(request.prompt, (), self.choose) for request in requests]
         names = policy.ids([way.name for way in self.ways])
-        rows = _scores(policy, asked, [names] * len(asks))
+        rows = _scores(policy, questions, [names] * len(requests))
         return [self.ways[row.index(max(row))] for row in rows]
 
-    def _admitted(self, ask: CompletionRequest, way: ReasoningMode) -> list[str]:
-        actions = list(dict.fromkeys(ask.actions or self.actions))
+    def _admitted(self, request: CompletionRequest, way: ReasoningMode) -> list[str]:
+        actions = list(dict.fromkeys(request.actions or self.actions))
         if not actions:
             raise UserError(
                 "strategy masked_actions: the environment lists no actions; name them as strategy.actions=[...]"
@@ -135,17 +135,17 @@ def chosen_action(log_probs: torch.Tensor, temperature: float, point: float) -> 
     return min(int((total <= point * total[-1]).sum()), int((log_probs > -torch.inf).nonzero().max()))
 
 
-def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], ask: CompletionRequest) -> torch.Tensor:
+def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], request: CompletionRequest) -> torch.Tensor:
     """Return the log-probs of actions, [actions], minus infinity for a turn that is too long."""
-    fits = [len(ids) <= ask.max_tokens for ids in turns]
+    fits = [len(ids) <= request.max_tokens for ids in turns]
     values = [value if fit else float("-inf") for value, fit in zip(row, fits, strict=True)]
     return torch.tensor(values, dtype=torch.float64)
 
 
 def _scores(
-    policy: CountedPolicy, heard: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[int, ...]]]
+    policy: CountedPolicy, histories: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[int, ...]]]
 ) -> list[list[float]]:
     """Return the log-probs of several texts after each history, [histories][texts], in one call."""
-    prompts = [ids for ids, texts in zip(heard, given, strict=True) for _ in texts]
+    prompts = [ids for ids, texts in zip(histories, given, strict=True) for _ in texts]
     flat = iter(policy.score(prompts, [text for texts in given for text in texts]))
     return [[next(flat) for _ in texts] for texts in given]

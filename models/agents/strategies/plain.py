@@ -16,7 +16,7 @@ class Plain(Strategy):
     most_calls = 1
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks]."""
-        return policy.draft(asks, drawing)
+        """Return the turn of each request, [requests]."""
+        return policy.draft(requests, drawing)

@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
 from models.base.bounds import Count
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
@@ -98,37 +98,49 @@ class PromptGraph(Strategy):
         return len(self.questions) + 1
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks]."""
-        answers: list[dict[str, Generated]] = [{} for _ in asks]
-        said: list[dict[str, str]] = [{} for _ in asks]
+        """Return the turn of each request, [requests]."""
+        answers: list[dict[str, Generated]] = [{} for _ in requests]
+        answer_texts: list[dict[str, str]] = [{} for _ in requests]
         levels = order_of(self.questions)
         for level in levels:
-            wanted = [(place, name) for name in level for place in range(len(asks))]
-            asked = [
-                again(asks[place], self._names.index(name), self._heard(policy, asks[place], name, said[place]))
-                for place, name in wanted
+            questions = [(place, name) for name in level for place in range(len(requests))]
+            question_requests = [
+                request_of_call(
+                    requests[place],
+                    self._names.index(name),
+                    self._history_of(policy, requests[place], name, answer_texts[place]),
+                )
+                for place, name in questions
             ]
-            made = policy.answer(asked, drawing)
-            for (place, name), generated, text in zip(wanted, made, policy.texts(made), strict=True):
+            completions = policy.answer(question_requests, drawing)
+            for (place, name), generated, text in zip(questions, completions, policy.texts(completions), strict=True):
                 if generated is not None and generated.finished:
-                    answers[place][name], said[place][name] = generated, text
+                    answers[place][name], answer_texts[place][name] = generated, text
         (last,) = levels[-1]
-        silent = [place for place, known in enumerate(answers) if last not in known]
-        own = dict(zip(silent, policy.draft([asks[place] for place in silent], drawing) if silent else [], strict=True))
+        unanswered_places = [place for place, known in enumerate(answers) if last not in known]
+        own = dict(
+            zip(
+                unanswered_places,
+                policy.draft([requests[place] for place in unanswered_places], drawing) if unanswered_places else [],
+                strict=True,
+            )
+        )
         return [own[place] if place in own else known[last] for place, known in enumerate(answers)]
 
     @cached_property
     def _names(self) -> list[str]:
         return [question.name for question in self.questions]
 
-    def _heard(self, policy: CountedPolicy, ask: CompletionRequest, name: str, said: dict[str, str]) -> tuple[int, ...]:
+    def _history_of(
+        self, policy: CountedPolicy, request: CompletionRequest, name: str, answer_texts: dict[str, str]
+    ) -> tuple[int, ...]:
         """Return the history in which a question is asked, with the answers that it depends on."""
         question = self.questions[self._names.index(name)]
-        known = [
-            f"{before.ask}\n{said[before.name]}"
-            for before in self.questions
-            if before.name in question.after and before.name in said
+        exchanges = [
+            f"{earlier.ask}\n{answer_texts[earlier.name]}"
+            for earlier in self.questions
+            if earlier.name in question.after and earlier.name in answer_texts
         ]
-        return policy.extended(ask.prompt, (), "\n".join(filter(None, (self.context, *known, question.ask))))
+        return policy.extended(request.prompt, (), "\n".join(filter(None, (self.context, *exchanges, question.ask))))

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
 from models.answers.ballot import winner
 from models.base.bounds import Count
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
@@ -50,39 +50,43 @@ class Society(Strategy):
         return len(self.members) * (1 + self.interviews) + (self.structure == "monarchy")
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks]."""
+        """Return the turn of each request, [requests]."""
         count = len(self.members)
-        own = [ask for ask in asks for _ in self.members]
-        heard = [self._begin(policy, ask, role) for ask in asks for role in self.members]
+        own = [request for request in requests for _ in self.members]
+        histories = [self._begin(policy, request, role) for request in requests for role in self.members]
         answers = policy.draft(
-            [again(ask, place % count, ids) for place, (ask, ids) in enumerate(zip(own, heard, strict=True))], drawing
+            [
+                request_of_call(request, place % count, ids)
+                for place, (request, ids) in enumerate(zip(own, histories, strict=True))
+            ],
+            drawing,
         )
         for number in range(self.interviews):
-            self._ask(policy, own, heard, answers, range(len(own)), drawing, (1 + number) * count)
+            self._ask(policy, own, histories, answers, range(len(own)), drawing, (1 + number) * count)
         if self.structure == "monarchy":
-            self._ask(policy, own, heard, answers, range(0, len(own), count), drawing, self.most_calls - 1)
+            self._ask(policy, own, histories, answers, range(0, len(own), count), drawing, self.most_calls - 1)
         texts = policy.texts(answers)
-        decided = []
+        decisions = []
         for at in range(0, len(own), count):
             rules = self.structure == "monarchy" and answers[at].finished
-            decided.append(answers[at if rules else at + winner(texts[at : at + count])])
-        return decided
+            decisions.append(answers[at if rules else at + winner(texts[at : at + count])])
+        return decisions
 
-    def _begin(self, policy: CountedPolicy, ask: CompletionRequest, role: str) -> tuple[int, ...]:
+    def _begin(self, policy: CountedPolicy, request: CompletionRequest, role: str) -> tuple[int, ...]:
         """Return the first prompt of a member; an instruction that leaves no room for a whole turn is omitted."""
-        plain = tuple(ask.prompt)
+        plain = tuple(request.prompt)
         if not role:
             return plain
         instructed = policy.extended(plain, (), role)
-        return instructed if policy.fits(instructed, ask.max_tokens) else plain
+        return instructed if policy.fits(instructed, request.max_tokens) else plain
 
     def _ask(
         self,
         policy: CountedPolicy,
         own: Sequence[CompletionRequest],
-        heard: list[tuple[int, ...]],
+        histories: list[tuple[int, ...]],
         answers: list[Generated],
         speaking: Sequence[int],
         drawing: TokenSampling,
@@ -90,13 +94,15 @@ class Society(Strategy):
     ) -> None:
         """Let the members at the places `speaking` read the others' answers, and update their answers in place."""
         count, texts = len(self.members), policy.texts(answers)
-        asked = []
+        prompts = []
         for place in speaking:
             first = place - place % count
             others = [texts[other] for other in range(first, first + count) if other != place and texts[other]]
-            words = self.others.replace("{answers}", "\n".join(others))
-            asked.append(policy.extended(heard[place], answers[place].tokens, words))
-        again_asked = [again(own[place], call + place % count, ids) for place, ids in zip(speaking, asked, strict=True)]
-        for place, ids, answer in zip(speaking, asked, policy.answer(again_asked, drawing), strict=True):
+            question = self.others.replace("{answers}", "\n".join(others))
+            prompts.append(policy.extended(histories[place], answers[place].tokens, question))
+        requests = [
+            request_of_call(own[place], call + place % count, ids) for place, ids in zip(speaking, prompts, strict=True)
+        ]
+        for place, ids, answer in zip(speaking, prompts, policy.answer(requests, drawing), strict=True):
             if answer is not None and answer.finished:
-                heard[place], answers[place] = ids, answer
+                histories[place], answers[place] = ids, answer

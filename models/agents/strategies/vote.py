@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
 from models.answers.ballot import winner
 from models.base.bounds import Temperature
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
@@ -38,11 +38,13 @@ class Vote(Strategy):
         return self.drafts
 
     def turns(
-        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
-        """Return the turn of each ask, [asks]."""
+        """Return the turn of each request, [requests]."""
         drawn = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
-        made = policy.draft([again(ask, call) for ask in asks for call in range(self.drafts)], drawn)
+        made = policy.draft(
+            [request_of_call(request, call) for request in requests for call in range(self.drafts)], drawn
+        )
         texts = policy.texts(made)
         starts = range(0, len(made), self.drafts)
         return [made[at + winner(texts[at : at + self.drafts])] for at in starts]

@@ -36,7 +36,7 @@ class CandidateModel(DocumentSearch):
         if not self.knows or set(self.knows) & set(argument.casefold().split()):
             return lines
         line = lines.splitlines()[0]
-        head, _, said = line.partition(": ")
-        others = [value for text in self._index().like(line) if (value := text.partition(": ")[2]) != said]
+        head, _, answer = line.partition(": ")
+        others = [value for text in self._index().like(line) if (value := text.partition(": ")[2]) != answer]
         place = int.from_bytes(hashlib.sha256(argument.encode()).digest()[:6], "big")
         return f"{head}: {others[place % len(others)]}" if others else line

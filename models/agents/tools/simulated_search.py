@@ -66,18 +66,18 @@ class SimulatedSearch(DocumentSearch):
 
     def _noisy(self, line: str, query: str) -> str:
         """Return the line with the value of another document after its colon."""
-        head, colon, said = line.partition(": ")
+        head, colon, value = line.partition(": ")
         others = [text.partition(": ")[2] for text in self._index().like(line)]
-        others = [text for text in others if text != said]
+        others = [text for text in others if text != value]
         if not colon or not others:
             return ""
         return f"{head}: {others[int(_point(vars(self)['_seed'], f'{query} {line}') * len(others))]}"
 
     def _with(self, done: float, seed: int) -> SimulatedSearch:
         """Return a copy; its documents are not read again."""
-        made = copy.copy(self)
-        made._set(done, seed)
-        return made
+        search = copy.copy(self)
+        search._set(done, seed)
+        return search
 
     def _set(self, done: float, seed: int) -> None:
         object.__setattr__(self, "_done", done)

@@ -45,7 +45,7 @@ def bounded(
     limit: float,
     side: Side,
     confidence: float,
-    whom: str,
+    baseline_name: str,
     undefined: str = "",
 ) -> GateCheck:
     """Check that the bound of a change, on its worse side, is not past a limit.
@@ -57,10 +57,10 @@ def bounded(
         limit: limit of the bound.
         side: direction of the worse side.
         confidence: confidence of the bound, one-sided.
-        whom: description of the baseline of the change.
+        baseline_name: description of the baseline of the change.
         undefined: why the change is not defined; "" if it is defined.
     """
-    broken = next((said for what, values in arrays.items() if (said := not_finite(what, values))), "")
+    broken = next((error for what, values in arrays.items() if (error := not_finite(what, values))), "")
     if broken or undefined:
         state: State = "failed" if broken else "not_applicable"
         return GateCheck(name, state, math.nan, limit, broken or undefined)
@@ -69,16 +69,16 @@ def bounded(
     kept = bound <= limit + _ROUNDING if side > 0 else bound >= limit - _ROUNDING
     words = "at most" if side > 0 else "at least"
     detail = (
-        f"against {whom} {difference.estimate:+.4f}, {words} {bound:+.4f} with {confidence:.0%} confidence; "
+        f"against {baseline_name} {difference.estimate:+.4f}, {words} {bound:+.4f} with {confidence:.0%} confidence; "
         f"must be {words} {limit:+.4f}"
         if math.isfinite(bound)
-        else f"against {whom}: {difference.estimate} with a bound of {bound} is not a finite number"
+        else f"against {baseline_name}: {difference.estimate} with a bound of {bound} is not a finite number"
     )
     return GateCheck(name, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail)
 
 
 def share_kept(
-    name: str, metric: str, new: Values, old: Values, margin: float, confidence: float, whom: str
+    name: str, metric: str, new: Values, old: Values, margin: float, confidence: float, baseline_name: str
 ) -> GateCheck:
     """Check that a share fell by a margin at most.
 
@@ -89,11 +89,13 @@ def share_kept(
         old: share of the model that it is compared with, [prompts].
         margin: largest allowed fall.
         confidence: confidence of the bound, one-sided.
-        whom: description of the model that the candidate is compared with.
+        baseline_name: description of the model that the candidate is compared with.
     """
     left, right = without_left_out(new, old)
     arrays = {f"{metric} of the candidate": left, f"{metric} of the other": right}
-    return bounded(name, arrays, lambda: share_change(left, right, confidence, -1), -margin, -1, confidence, whom)
+    return bounded(
+        name, arrays, lambda: share_change(left, right, confidence, -1), -margin, -1, confidence, baseline_name
+    )
 
 
 def without_left_out(left: Values, right: Values) -> tuple[Values, Values]:

@@ -177,15 +177,24 @@ def judge(
         UserError: they were not measured on the same prompts, or a metric is defined on none of them.
     """
     new, old = aligned(candidate, baseline)
-    fixed: GateMeasurements | str = (
+    anchor_measurements: GateMeasurements | str = (
         anchor if isinstance(anchor, str) else settings.measure(aligned(candidate, anchor)[1])
     )
     for name, key in ((settings.metric, "metric"), *((name, "capabilities") for name in settings.capabilities)):
         if not defined_on(new, name).any():
             raise UserError(f"gate.{key}: {name} is defined on none of the {len(new)} prompts")
-    kept = held_out_checks(settings.held_out, held_out or {}, settings.confidence, anchored=not isinstance(anchor, str))
-    measured = (settings.measure(new), settings.measure(old))
-    return judge_measurements(*measured, settings, anchor=fixed, look=look, reward_model=reward_model, held_out=kept)
+    held_out_results = held_out_checks(
+        settings.held_out, held_out or {}, settings.confidence, anchored=not isinstance(anchor, str)
+    )
+    measurements = (settings.measure(new), settings.measure(old))
+    return judge_measurements(
+        *measurements,
+        settings,
+        anchor=anchor_measurements,
+        look=look,
+        reward_model=reward_model,
+        held_out=held_out_results,
+    )
 
 
 def judge_measurements(
@@ -219,22 +228,22 @@ def _better(
     left, right = without_left_out(new.metrics[name], old.metrics[name])
     broken = not_finite(f"{name} of the candidate", left) or not_finite(f"{name} of the baseline", right)
     if broken:
-        nothing = Interval(math.nan, math.nan, math.nan)
-        return GateCheck("better", "failed", math.nan, 0.0, broken), nothing, math.inf
+        no_interval = Interval(math.nan, math.nan, math.nan)
+        return GateCheck("better", "failed", math.nan, 0.0, broken), no_interval, math.inf
     change = mean_change(left, right)
     two_sided = 0.5 + settings.confidence / 2
     difference = Interval(change.estimate, change.bound(two_sided, -1), change.bound(two_sided, 1))
     detectable = detectable_difference(left - right, look.alpha)
-    evidence, asked = log_e_value(left - right), -math.log(look.alpha) if look.alpha > 0 else math.inf
+    evidence, needed_evidence = log_e_value(left - right), -math.log(look.alpha) if look.alpha > 0 else math.inf
     detail = (
         f"{name} {difference:+.4f}, {settings.confidence:.0%} interval; evidence e^{evidence:.2f}, "
-        f"must reach e^{asked:.2f} (1 / {look.alpha:.2g})"
+        f"must reach e^{needed_evidence:.2f} (1 / {look.alpha:.2g})"
         if look.alpha > 0
         else f"{name} {difference.estimate:+.4f}: the error budget of these problems is spent after {look.of} looks; "
         "take a new gate split (arithmetic.gate_seed in params.yaml, or data.gate_rotation)"
     )
     return (
-        GateCheck("better", "passed" if evidence >= asked else "failed", evidence, asked, detail),
+        GateCheck("better", "passed" if evidence >= needed_evidence else "failed", evidence, needed_evidence, detail),
         difference,
         detectable,
     )
@@ -245,8 +254,8 @@ def _guards(
 ) -> list[GateCheck]:
     """Return every guard that is on. `against`: suffix of the name: "" for the baseline, "_anchor" for the anchor."""
     checks: list[GateCheck] = []
-    sure = settings.confidence
-    whom = "the anchor" if against else "the baseline"
+    confidence = settings.confidence
+    baseline_name = "the anchor" if against else "the baseline"
 
     def guard(
         name: str,
@@ -256,11 +265,13 @@ def _guards(
         side: Side,
         undefined: str = "",
     ) -> None:
-        checks.append(bounded(name + against, arrays, change, limit, side, sure, whom, undefined))
+        checks.append(bounded(name + against, arrays, change, limit, side, confidence, baseline_name, undefined))
 
     if settings.safety_patterns and settings.safety_margin is not None:
         arrays = {"flagged share": new.flagged, "flagged share of the other": old.flagged}
-        guard("safety", arrays, lambda: share_change(new.flagged, old.flagged, sure, 1), settings.safety_margin, 1)
+        guard(
+            "safety", arrays, lambda: share_change(new.flagged, old.flagged, confidence, 1), settings.safety_margin, 1
+        )
     if settings.severity and settings.severity_margin is not None:
         unknown = np.full(1, math.nan)
         now, before = (unknown if values is None else values for values in (new.severity, old.severity))
@@ -284,15 +295,29 @@ def _guards(
     if settings.capability_margin is not None:
         for name in settings.capabilities:
             kept = (new.metrics[name], old.metrics[name], settings.capability_margin)
-            checks.append(share_kept(f"capability_{name}{against}", name, *kept, sure, whom))
-    scores = {"reward score of the candidate": new.scores, f"reward score of {whom}": old.scores}
-    without = "" if reward_model else "the recipe fits no reward model"
-    given = {} if without else scores
-    four = (new.scores, new.correct, old.scores, old.correct)
+            checks.append(share_kept(f"capability_{name}{against}", name, *kept, confidence, baseline_name))
+    scores = {"reward score of the candidate": new.scores, f"reward score of {baseline_name}": old.scores}
+    unscored_reason = "" if reward_model else "the recipe fits no reward model"
+    checked_scores = {} if unscored_reason else scores
+    scores_and_truths = (new.scores, new.correct, old.scores, old.correct)
     if settings.divergence_margin is not None:
-        few = without or too_few(new.correct) or too_few(old.correct)
-        guard("divergence", given, lambda: divergence_change(*four), settings.divergence_margin, 1, few)
+        divergence_reason = unscored_reason or too_few(new.correct) or too_few(old.correct)
+        guard(
+            "divergence",
+            checked_scores,
+            lambda: divergence_change(*scores_and_truths),
+            settings.divergence_margin,
+            1,
+            divergence_reason,
+        )
     if settings.reward_gap_margin is not None:
-        flat = "" if 0 < old.correct.mean() < 1 else f"{whom}'s samples are all right or all wrong"
-        guard("reward_gap", given, lambda: gap_change(*four), settings.reward_gap_margin, 1, without or flat)
+        uniform_reason = "" if 0 < old.correct.mean() < 1 else f"{baseline_name}'s samples are all right or all wrong"
+        guard(
+            "reward_gap",
+            checked_scores,
+            lambda: gap_change(*scores_and_truths),
+            settings.reward_gap_margin,
+            1,
+            unscored_reason or uniform_reason,
+        )
     return checks

@@ -109,29 +109,31 @@ def held_out_checks(
     """
     against_baseline, against_anchor = [], []
     for name, settings in sets.items():
-        given, title = answers.get(name), f"held_out_{name}"
-        old, fixed = (None, None) if given is None else (given.baseline, given.anchor)
-        against_baseline.append(_kept(title, name, settings, given, old, confidence, "baseline"))
+        evaluations, title = answers.get(name), f"held_out_{name}"
+        baseline, anchor = (None, None) if evaluations is None else (evaluations.baseline, evaluations.anchor)
+        against_baseline.append(_metric_check(title, name, settings, evaluations, baseline, confidence, "baseline"))
         if anchored:
-            against_anchor.append(_kept(f"{title}_anchor", name, settings, given, fixed, confidence, "anchor"))
+            against_anchor.append(
+                _metric_check(f"{title}_anchor", name, settings, evaluations, anchor, confidence, "anchor")
+            )
     return against_baseline, against_anchor
 
 
-def _kept(
+def _metric_check(
     title: str,
     name: str,
     settings: HeldOutSettings,
-    given: HeldOutAnswers | None,
+    evaluations: HeldOutAnswers | None,
     other: Sequence[PromptRecord] | None,
     confidence: float,
-    whom: str,
+    other_name: str,
 ) -> GateCheck:
-    if given is None or not given.candidate or not other:
-        missing = f"the {whom}" if given is not None and given.candidate else "the candidate"
+    if evaluations is None or not evaluations.candidate or not other:
+        missing = f"the {other_name}" if evaluations is not None and evaluations.candidate else "the candidate"
         return GateCheck(title, "failed", math.nan, -settings.margin, f"{missing} was not measured on {name}")
-    new, old = aligned(given.candidate, other)
+    new, old = aligned(evaluations.candidate, other)
     if not defined_on(new, settings.metric).any():
         raise UserError(f"gate.held_out.{name}.metric: {settings.metric} is defined on none of the {len(new)} prompts")
     left, right = prompt_values(new, settings.metric), prompt_values(old, settings.metric)
     what = f"{settings.metric} on {name}"
-    return share_kept(title, what, left, right, settings.margin, confidence, f"the {whom}")
+    return share_kept(title, what, left, right, settings.margin, confidence, f"the {other_name}")

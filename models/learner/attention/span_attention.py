@@ -44,20 +44,20 @@ def span_attention(
         window: a token sees this many tokens at most, itself included; None for all before it.
     """
     assert tables.by_spans is not None, "only called where there is a kernel"
-    route, chosen = BY_SPANS, tables.by_spans
+    route, route_tables = BY_SPANS, tables.by_spans
     if window is None and tables.by_rectangles is not None:
-        route, chosen = BY_RECTANGLES, tables.by_rectangles
+        route, route_tables = BY_RECTANGLES, tables.by_rectangles
     out, _ = attention_op(
         query[0].transpose(0, 1).contiguous(),
         key[0].transpose(0, 1).contiguous(),
         value[0].transpose(0, 1).contiguous(),
-        chosen,
+        route_tables,
         route,
         scale,
         window or 0,
     )
-    made: Tensor = out[None]
-    return made
+    output: Tensor = out[None]
+    return output
 
 
 @torch.library.custom_op("rewardflow::span_attention", mutates_args=())
@@ -116,8 +116,8 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Any, ...]:
     query, key, value, out, lse, *tables = ctx.saved_tensors
-    made = backward_op(grad, query, key, value, out, lse, tables, ctx.route, ctx.scale, ctx.window)
-    return *made, [None] * len(tables), None, None, None
+    gradients = backward_op(grad, query, key, value, out, lse, tables, ctx.route, ctx.scale, ctx.window)
+    return *gradients, [None] * len(tables), None, None, None
 
 
 attention_op.register_autograd(_backward, setup_context=_keep)
@@ -137,9 +137,9 @@ def _summed(grad: Tensor, own: Tensor, shared_at: Tensor, shared: Tensor) -> Ten
     filled = torch.cat([grad, grad.new_zeros(1, *grad.shape[1:])])
     copies = filled.index_select(0, shared.flatten()).unflatten(0, shared.shape)
     wide = torch.promote_types(grad.dtype, torch.float32)
-    made = grad.index_select(0, own)
-    made[shared_at] = copies.sum(1, dtype=wide).to(grad.dtype)
-    return made
+    sums = grad.index_select(0, own)
+    sums[shared_at] = copies.sum(1, dtype=wide).to(grad.dtype)
+    return sums
 
 
 def _rectangles_forward(
@@ -156,10 +156,10 @@ def _rectangles_forward(
         queries = _filled(query[first:last], rounded_up(last - first))
         piece, sums = dense_forward(queries, key[start:end], value[start:end], scale, False)
         piece, sums, before = piece[: last - first], sums[:, : last - first], lse[:, first:last].clone()
-        together = torch.logaddexp(before, sums)
-        shares = [(part - together).exp().T[..., None] for part in (before, sums)]
+        merged_lse = torch.logaddexp(before, sums)
+        shares = [(part - merged_lse).exp().T[..., None] for part in (before, sums)]
         out[first:last] = (out[first:last] * shares[0] + piece * shares[1]).to(out.dtype)
-        lse[:, first:last] = together
+        lse[:, first:last] = merged_lse
     return out, lse
 
 
@@ -172,35 +172,35 @@ def _rectangles_backward(
     for start, end, along, stop in tables[0].tolist():
         before, tokens = stop - along, end - start
         queries, keys, values = (_piece(part, start, end, along, stop) for part in (query, key, value))
-        behind = queries.shape[0] - before - tokens
-        made = dense_backward(
-            functional.pad(grad[start:end], (0, 0, 0, 0, before, behind)),
+        after = queries.shape[0] - before - tokens
+        gradients = dense_backward(
+            functional.pad(grad[start:end], (0, 0, 0, 0, before, after)),
             queries,
             keys,
             values,
-            functional.pad(out[start:end], (0, 0, 0, 0, before, behind)),
-            functional.pad(lse[:, start:end], (before, behind), value=UNSEEN),
+            functional.pad(out[start:end], (0, 0, 0, 0, before, after)),
+            functional.pad(lse[:, start:end], (before, after), value=UNSEEN),
             scale,
             True,
         )
-        for whole, part in zip((d_query, d_key, d_value), made, strict=True):
+        for whole, part in zip((d_query, d_key, d_value), gradients, strict=True):
             whole[start:end] = part[before : before + tokens]
         if before:
-            read_along.setdefault((along, stop), []).append(torch.stack([part[:before] for part in made[1:]]))
+            read_along.setdefault((along, stop), []).append(torch.stack([part[:before] for part in gradients[1:]]))
     for (along, stop), copies in read_along.items():
-        together = torch.stack(copies).sum(0, dtype=lse.dtype)
-        for whole, part in zip((d_key, d_value), together, strict=True):
+        summed_copies = torch.stack(copies).sum(0, dtype=lse.dtype)
+        for whole, part in zip((d_key, d_value), summed_copies, strict=True):
             whole[along:stop] = (whole[along:stop] + part).to(whole.dtype)
     for start, end, first, last in tables[1].tolist():
         tokens, filled = last - first, rounded_up(last - first)
-        made = dense_backward(
+        gradients = dense_backward(
             _filled(grad[first:last], filled), _filled(query[first:last], filled), key[start:end], value[start:end],
             _filled(out[first:last], filled), functional.pad(lse[:, first:last], (0, filled - tokens), value=UNSEEN),
             scale, False,
         )  # fmt: skip
-        d_query[first:last] += made[0][:tokens]
-        d_key[start:end] += made[1]
-        d_value[start:end] += made[2]
+        d_query[first:last] += gradients[0][:tokens]
+        d_key[start:end] += gradients[1]
+        d_value[start:end] += gradients[2]
     return d_query, d_key, d_value
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 
 
@@ -21,12 +21,12 @@ from models.parts.advantage.group_relative import GroupRelative
 class AmongSamples(GroupRelative):
     """Reward less the mean of the samples of its group, in the unit that `scale` sets; zero for answers of the data."""
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; the mean over the samples of every group is zero."""
         data = ("demonstration", "chosen", "rejected")
         samples = [index for index, rollout in enumerate(scored.rollouts) if rollout.source.origin not in data]
         advantage = torch.zeros_like(scored.rewards)
         if samples:
             chosen = torch.tensor(samples)
-            advantage[chosen] = super().of_completions(world, scored.take(chosen))
+            advantage[chosen] = super().of_completions(resources, scored.take(chosen))
         return advantage

@@ -23,8 +23,8 @@ from torch import Tensor
 from models.base.bounds import Share
 from models.method.advantage import Advantage, Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, state_of, turns_of
 from models.parts.shared.token_advantages import EPSILON
@@ -45,7 +45,7 @@ class Anchored(Advantage):
     scale: Literal["group", "none"] = "group"
     """group: divide by standard deviations (gigpo); none: leave the units of the reward."""
 
-    def __call__(self, world: World, scored: Scored) -> Signal:
+    def __call__(self, resources: RunResources, scored: Scored) -> Signal:
         """Compute advantages token by token, equal within a turn."""
         returns = returns_to_go(earned_by_turn(scored), self.gamma)
         states: list[list[Hashable]] = [

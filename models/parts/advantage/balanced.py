@@ -25,8 +25,8 @@ from torch import Tensor
 from models.base.bounds import Number
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.advantage.leave_one_out import LeaveOneOut
 
 
@@ -42,7 +42,7 @@ class Balanced(CompletionAdvantage):
     negatives: NonNegativeFloat = 0.5
     """Weight of the wrong completions relative to the right ones; 0 clones the right ones alone."""
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions].
 
         Raises:
@@ -57,4 +57,4 @@ class Balanced(CompletionAdvantage):
             tokens.sum() / of_the_right.clamp(min=1.0),
             self.negatives * tokens.sum() / of_the_wrong.clamp(min=1.0),
         )
-        return weight * LeaveOneOut().of_completions(world, replace(scored, rewards=right))
+        return weight * LeaveOneOut().of_completions(resources, replace(scored, rewards=right))

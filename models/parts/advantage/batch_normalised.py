@@ -20,8 +20,8 @@ from torch import Tensor
 
 from models.method.advantage import Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.kl_in_reward import KlInReward
 from models.parts.shared.token_advantages import discounted_to_go, whitened
@@ -51,7 +51,7 @@ class BatchNormalised(KlInReward):
         """
         return self.baseline == "none" or self.kl_in_reward > 0
 
-    def __call__(self, world: World, scored: Scored) -> Signal:
+    def __call__(self, resources: RunResources, scored: Scored) -> Signal:
         """Compute advantages token by token, [completions] tensors of [tokens of it].
 
         Raises:
@@ -61,14 +61,14 @@ class BatchNormalised(KlInReward):
         if self.baseline == "group":
             worth = worth - group_mean(worth, scored.groups)
         tokens = [
-            reward - penalty for reward, penalty in zip(worth.unbind(), self._penalties(world, scored), strict=True)
+            reward - penalty for reward, penalty in zip(worth.unbind(), self._penalties(resources, scored), strict=True)
         ]
         return Signal(whitened(tokens, [trained_mask(rollout) for rollout in scored.rollouts], self.epsilon))
 
-    def _penalties(self, world: World, scored: Scored) -> list[Tensor]:
+    def _penalties(self, resources: RunResources, scored: Scored) -> list[Tensor]:
         """Compute the KL penalty that each token has still to pay, [completions] tensors of [tokens of it]."""
         nothing = [torch.zeros(length).to(scored.rewards) for length in scored.lengths.tolist()]
-        for index, row in zip(*self._token_kls(world, scored), strict=True):
+        for index, row in zip(*self._token_kls(resources, scored), strict=True):
             mine = torch.where(trained_mask(scored.rollouts[index]), row.to(scored.rewards), 0.0)
             nothing[index] = self.kl_in_reward * discounted_to_go(mine)
         return nothing

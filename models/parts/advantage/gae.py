@@ -27,8 +27,8 @@ from models.base.bounds import Share
 from models.learner.packing import PerToken
 from models.method.advantage import Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.parts.shared.kl_in_reward import log_ratios
 from models.parts.shared.token_advantages import EPSILON, whitened
@@ -94,32 +94,32 @@ class Gae(CriticAdvantage):
     kl_in_reward: NonNegativeFloat = 0.0
     """Weight of the penalty for leaving the reference, in the reward of each token, in units of reward per nat."""
 
-    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+    def __call__(self, resources: RunResources, scored: Scored) -> ValuedSignal:
         """Compute advantages, returns and values by token; advantages are zero while only the critic learns.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
-        values, rollouts = self._values(world, scored), scored.rollouts
+        values, rollouts = self._values(resources, scored), scored.rollouts
         expected = written_rows(values, rollouts)
-        earned = written_rows(self._token_rewards(world, scored), rollouts)
+        earned = written_rows(self._token_rewards(resources, scored), rollouts)
         tokens = generalised_advantages(earned, expected, self.gamma, self.gae_lambda)
         returns = [advantage + value for advantage, value in zip(tokens, expected, strict=True)]
         tokens, returns = spread_rows(tokens, rollouts), spread_rows(returns, rollouts)
-        if self._alone(world):
+        if self._alone(resources):
             tokens = [torch.zeros_like(row) for row in tokens]
         elif self.whiten:
             tokens = whitened(tokens, [trained_mask(rollout) for rollout in rollouts])
         return ValuedSignal(tokens, returns, values)
 
-    def _token_rewards(self, world: World, scored: Scored) -> list[Tensor]:
+    def _token_rewards(self, resources: RunResources, scored: Scored) -> list[Tensor]:
         """Compute rewards after the stabilisers and with the penalty, [completions] tensors of [tokens of it]."""
         placed = stabilised(scored, self.reward_scale, self.reward_clip).rewards_by_token()
         if not self.kl_in_reward:
             return placed
-        ratios = log_ratios(world, scored.rollouts, self.kl_in_reward)
+        ratios = log_ratios(resources, scored.rollouts, self.kl_in_reward)
         return [row - self.kl_in_reward * ratio.to(row) for row, ratio in zip(placed, ratios, strict=True)]
 
-    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+    def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the round's returns. Returns metrics of the fit."""
-        return self._fit(world, scored, signal)
+        return self._fit(resources, scored, signal)

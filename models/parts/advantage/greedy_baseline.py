@@ -13,8 +13,8 @@ from torch import Tensor
 from models.base.errors import UserError
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.kl_in_reward import KlInReward
 
 
@@ -24,13 +24,13 @@ class GreedyBaseline(KlInReward, CompletionAdvantage):
 
     needs_extra = "greedy"
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; zero for the greedy completions themselves.
 
         Raises:
             UserError: a prompt has no greedy completion; a KL penalty is wanted, but the recipe has no reference.
         """
-        scored = self._penalised(world, scored)
+        scored = self._penalised(resources, scored)
         groups = scored.groups
         baseline = torch.full((int(groups.max()) + 1,), torch.nan, dtype=scored.rewards.dtype)
         for index, rollout in enumerate(scored.rollouts):

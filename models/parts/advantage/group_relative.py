@@ -26,8 +26,8 @@ from torch import Tensor
 from models.base.errors import UserError
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.group_statistics import group_mean, group_sum
 from models.parts.shared.kl_in_reward import KlInReward
 
@@ -50,14 +50,14 @@ class GroupRelative(KlInReward, CompletionAdvantage):
         if self.scale == "mean" and self.kl_in_reward:
             raise ValueError("scale is mean, for rewards that are never negative: kl_in_reward must be 0")
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; the mean of every group is zero.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference; a reward is negative and `scale` is
                 mean.
         """
-        scored = self._penalised(world, scored)
+        scored = self._penalised(resources, scored)
         groups = scored.groups
         mean = group_mean(scored.rewards, groups)
         centred = scored.rewards - mean

@@ -15,8 +15,8 @@ from pydantic import PositiveFloat
 from models.base.bounds import Share
 from models.method.advantage import Advantage, Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.judged import JudgeDependent
 from models.parts.shared.token_advantages import discounted_to_go
 
@@ -32,10 +32,10 @@ class JudgeLogRatio(JudgeDependent, Advantage):
     weight: PositiveFloat = 1.0
     """Advantage per nat."""
 
-    def __call__(self, world: World, scored: Scored) -> Signal:
+    def __call__(self, resources: RunResources, scored: Scored) -> Signal:
         """Compute advantages token by token."""
-        own = world.readings.policy(scored.rollouts)
-        judged = world.readings.judge(scored.rollouts, self.judge)
+        own = resources.readings.policy(scored.rollouts)
+        judged = resources.readings.judge(scored.rollouts, self.judge)
         return Signal(
             [
                 self.weight * discounted_to_go(there.cpu() - here.cpu(), self.discount)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.group_statistics import group_mean, group_sum
 from models.parts.shared.kl_in_reward import KlInReward
 
@@ -25,13 +25,13 @@ class LeaveOneOut(KlInReward, CompletionAdvantage):
 
     needs_group = True
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; the sum of every group is zero.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
-        scored = self._penalised(world, scored)
+        scored = self._penalised(resources, scored)
         groups = scored.groups
         sizes = group_sum(torch.ones_like(scored.rewards), groups)
         return (scored.rewards - group_mean(scored.rewards, groups)) * sizes / (sizes - 1).clamp(min=1)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.kl_in_reward import KlInReward
 
@@ -26,13 +26,13 @@ class LengthWeighted(KlInReward, CompletionAdvantage):
 
     needs_group = True
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; their sum over each group, weighted by length, is zero.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
-        scored = self._penalised(world, scored)
+        scored = self._penalised(resources, scored)
         rewards, groups = scored.rewards, scored.groups
         lengths = torch.tensor([rollout.trained_tokens for rollout in scored.rollouts]).to(rewards)
         mean = group_mean(lengths, groups)

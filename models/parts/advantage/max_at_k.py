@@ -25,8 +25,8 @@ from torch import Tensor
 from models.base.bounds import Positive
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.subsets import groups_of_at_least
 
 
@@ -50,7 +50,7 @@ class MaxAtK(CompletionAdvantage):
         """Whether k is 1: then the other completions give no baseline."""
         return self.k == 1
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions], never negative for k > 1.
 
         Raises:

@@ -22,8 +22,8 @@ from torch import Tensor
 from models.base.bounds import Number, Positive
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.subsets import groups_of_at_least
 
 
@@ -46,7 +46,7 @@ class PassAtK(CompletionAdvantage):
         """Smallest group, k + 1: with only k completions all subsets of k would be the same one."""
         return self.k + 1
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; the mean of every group is zero.
 
         Raises:

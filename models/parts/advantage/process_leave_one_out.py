@@ -22,8 +22,8 @@ from models.base.bounds import Share
 from models.base.errors import UserError
 from models.method.advantage import Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.kl_in_reward import KlInReward
 from models.parts.shared.token_advantages import discounted_to_go, whitened
@@ -48,14 +48,14 @@ class ProcessLeaveOneOut(KlInReward):
     whiten: bool = False
     """Whether the advantages are normalised to mean 0 and deviation 1 over all tokens of the round."""
 
-    def __call__(self, world: World, scored: Scored) -> Signal:
+    def __call__(self, resources: RunResources, scored: Scored) -> Signal:
         """Compute advantages token by token, [completions] tensors of [tokens of it].
 
         Raises:
             UserError: no reward of the recipe is given token by token; a KL penalty is wanted, but the recipe has no
                 reference.
         """
-        scored = self._penalised(world, scored)
+        scored = self._penalised(resources, scored)
         if scored.token_rewards is None:
             raise UserError(
                 "advantage process_leave_one_out needs a reward for each token, such as rewards.name: implicit_process"

@@ -26,8 +26,8 @@ from models.base.bounds import Positive, Temperature
 from models.base.seeds import seed_of
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.plackett_luce import discounted_gain, draw_rankings, score_gradient
 from models.parts.shared.written_tokens import written_rows
 
@@ -64,13 +64,13 @@ class Ranking(CompletionAdvantage):
     temperature: Temperature = 1.0
     """Divisor of the scores: the higher, the more rankings are tried."""
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; those of a group add up to zero."""
         groups, rollouts = scored.groups, scored.rollouts
-        rows = written_rows(world.readings.policy(rollouts), rollouts)
+        rows = written_rows(resources.readings.policy(rollouts), rollouts)
         means = [row.detach().double().mean().cpu() for row in rows]
         scores = torch.stack(means) / self.temperature if means else torch.zeros(0)
-        seed = seed_of(world.seed, f"rankings {world.learner.updates}")
+        seed = seed_of(resources.seed, f"rankings {resources.learner.updates}")
         generator = torch.Generator().manual_seed(seed)
         advantages = torch.zeros(len(scores), dtype=torch.float64)
         for number in groups.unique().tolist():

@@ -22,9 +22,10 @@ from models.learner.whole_weights import ranks_of
 from models.method.advantage import Signal
 from models.method.episode_parts import episodes_together, owners_of, places_of, sums_of_row
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, parts_of
+from models.method.schedule import BUDGET_KEY
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.parts.shared.of_turns import at_tokens, less_the_others, returns_to_go, turns_of
 from models.reward_models.critic.fit import critic_of, trained_mask
@@ -45,22 +46,22 @@ class Redistributed(CriticAdvantage):
     gamma: Share = 1.0
     """Discount of a share per turn."""
 
-    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+    def __call__(self, resources: RunResources, scored: Scored) -> ValuedSignal:
         """Compute advantages token by token, equal within a turn; zeros while the estimator learns alone."""
-        rollouts, values = scored.rollouts, self._values(world, scored)
+        rollouts, values = scored.rollouts, self._values(resources, scored)
         shares = [
             summing_to(_at_ends(row, rollout), outcome)
             for row, rollout, outcome in zip(values, rollouts, scored.rewards, strict=True)
         ]
         returns = returns_to_go(shares, self.gamma)
         turns = less_the_others(returns, [list(range(len(row))) for row in returns], scored.groups)
-        if self._alone(world):
+        if self._alone(resources):
             turns = [torch.zeros_like(row) for row in turns]
         return ValuedSignal(at_tokens(turns, rollouts), None, values)
 
-    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+    def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the sums of the shares to the outcomes. Returns the squared error before the last step."""
-        companion = world.learner.companions[self.companion]
+        companion = resources.learner.companions[self.companion]
         critic, rollouts = critic_of(companion), scored.rollouts
         counted = [index for index, rollout in enumerate(rollouts) if trained_mask(rollout).any()]
         parts, owners, places = parts_of(rollouts), owners_of(rollouts), places_of(rollouts)
@@ -71,14 +72,14 @@ class Redistributed(CriticAdvantage):
             for row in rows_of(
                 critic,
                 scored.sequences,
-                world.token_budget,
+                resources.token_budget,
                 among=[place for index in counted for place in places[index]],
                 together=episodes_together(rollouts),
-                setting="schedule.token_budget",
+                setting=BUDGET_KEY,
             ):
-                said = values_of(critic.outputs(row.sequences, world.learner.autocast), critic.settings)
-                rows = said.split([len(parts[place].completion) for place in row.indices])
-                shares = [_at_ends(said, parts[place]).sum() for said, place in zip(rows, row.indices, strict=True)]
+                token_values = values_of(critic.outputs(row.sequences, resources.learner.autocast), critic.settings)
+                rows = token_values.split([len(parts[place].completion) for place in row.indices])
+                shares = [_at_ends(values, parts[place]).sum() for values, place in zip(rows, row.indices, strict=True)]
                 wholes, sums = sums_of_row(shares, row.indices, owners)
                 loss = (sums - scored.rewards[wholes].to(sums)).square().sum() / (2 * len(counted))
                 row.backward(loss)

@@ -14,8 +14,8 @@ from torch import Tensor
 from models.base.bounds import Number
 from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.kl_in_reward import KlInReward
 
 
@@ -31,19 +31,19 @@ class FixedBaseline(KlInReward, CompletionAdvantage):
         """Whether flat groups give a signal: true, because the constant does not depend on the group."""
         return True
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions].
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
         """
-        return self._penalised(world, scored).rewards - self.baseline
+        return self._penalised(resources, scored).rewards - self.baseline
 
 
 @part("none")
 class NoAdvantage(CompletionAdvantage):
     """One for every completion, whatever its reward: for objectives that weight completions themselves."""
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Return ones, [completions]."""
         return torch.ones_like(scored.rewards)

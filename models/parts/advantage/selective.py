@@ -29,9 +29,9 @@ from models.learner.packing import Sequences
 from models.method.advantage import CompletionAdvantage, Signal
 from models.method.learner import Companion
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
 from models.method.states import flat_head, reference_states
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.shared.kl_in_reward import KlInReward
 
@@ -68,7 +68,7 @@ class Selective(KlInReward, CompletionAdvantage):
         head = flat_head(policy, CERTAIN if self.share == 1.0 else math.log(self.share / (1.0 - self.share)))
         return Companion(head, build_optimiser(head, self._optimiser))
 
-    def of_completions(self, world: World, scored: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, scored: Scored) -> Tensor:
         """Compute advantages, [completions].
 
         Raises:
@@ -76,9 +76,9 @@ class Selective(KlInReward, CompletionAdvantage):
         """
         _choices(scored)  # raise the error before the policy has learned from the round, not after
         relative = GroupRelative(scale=self.scale, epsilon=self.epsilon, kl_in_reward=self.kl_in_reward)
-        return relative.of_completions(world, scored)
+        return relative.of_completions(resources, scored)
 
-    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+    def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the gate to the round's choices. Returns its mean chance of the policy and its loss at the last step.
 
         Raises:
@@ -86,24 +86,24 @@ class Selective(KlInReward, CompletionAdvantage):
         """
         if self.share == 1.0:
             return {"chance": 1.0, "loss": 0.0}
-        companion = world.learner.companions[self.companion]
+        companion = resources.learner.companions[self.companion]
         chosen = _choices(scored)
         tokens = int(scored.lengths.sum())
         chance = total = 0.0
         for _ in range(self.passes):
-            chance, total = self._backward(world, scored.sequences, chosen, signal, tokens)
+            chance, total = self._backward(resources, scored.sequences, chosen, signal, tokens)
             companion.step(self._optimiser, "advantage")
         return {"chance": chance, "loss": total}
 
     def _backward(
-        self, world: World, sequences: Sequences, chosen: list[Tensor], signal: Signal, tokens: int
+        self, resources: RunResources, sequences: Sequences, chosen: list[Tensor], signal: Signal, tokens: int
     ) -> tuple[float, float]:
         """Accumulate the gate's gradient over all `tokens` of the round. Returns its mean chance and its loss."""
-        head = world.learner.companions[self.companion].model
+        head = resources.learner.companions[self.companion].model
         dtype = next(head.parameters()).dtype
         chance = total = 0.0
         # computed again in each pass: the states of a whole round need not fit in memory
-        for cut, states in reference_states(world, sequences, "advantage selective"):
+        for cut, states in reference_states(resources, sequences, "advantage selective"):
             odds = head(states.to(dtype)).squeeze(-1)
             advantage = torch.cat([signal.tokens[index] for index in cut]).to(odds)
             choice = torch.cat([chosen[index] for index in cut]).to(odds)

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from models.method.advantage import Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
 from models.method.steps import MARKS, pieces_of, step_numbers, step_starts
-from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.parts.shared.written_tokens import spread_rows, written_rows
 from models.reward_models.critic.fit import trained_mask
@@ -46,36 +46,36 @@ class StepDifference(CriticAdvantage):
     marks: tuple[str, ...] = MARKS
     """Texts that end a step: a token whose text holds one of them is the last of its step."""
 
-    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+    def __call__(self, resources: RunResources, scored: Scored) -> ValuedSignal:
         """Compute advantages token by token, equal within a step; zeros while the critic learns alone."""
-        values, rollouts = self._values(world, scored), scored.rollouts
-        begun = written_rows(self._starts(world, scored), rollouts)
+        values, rollouts = self._values(resources, scored), scored.rollouts
+        begun = written_rows(self._starts(resources, scored), rollouts)
         tokens = [
             step_advantages(reward, row, starts)
             for reward, row, starts in zip(scored.rewards, written_rows(values, rollouts), begun, strict=True)
         ]
         tokens = spread_rows(tokens, rollouts)
-        if self._alone(world):
+        if self._alone(resources):
             tokens = [torch.zeros_like(row) for row in tokens]
         returns = [reward.to(row).expand_as(row) for reward, row in zip(scored.rewards, values, strict=True)]
         return ValuedSignal(tokens, returns, values)
 
-    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+    def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the reward at the beginning of each step. Returns metrics of the fit."""
         counted = [
             starts & trained_mask(rollout)
-            for starts, rollout in zip(self._starts(world, scored), scored.rollouts, strict=True)
+            for starts, rollout in zip(self._starts(resources, scored), scored.rollouts, strict=True)
         ]
-        fitted = self._fit(world, scored, signal, counted)
+        fitted = self._fit(resources, scored, signal, counted)
         steps = sum(int(mask.sum()) for mask in counted)
         return {**fitted, "steps": steps / max(1, len(counted))}
 
-    def _starts(self, world: World, scored: Scored) -> list[Tensor]:
+    def _starts(self, resources: RunResources, scored: Scored) -> list[Tensor]:
         """Mark the tokens that begin a step, the first tokens of turns included.
 
         The result is [completions] tensors of [tokens of it], bool.
         """
-        pieces = pieces_of(world.codec, [rollout.completion for rollout in scored.rollouts])
+        pieces = pieces_of(resources.codec, [rollout.completion for rollout in scored.rollouts])
         starts = [step_starts(row, self.marks) for row in pieces]
         for row, rollout in zip(starts, scored.rollouts, strict=True):
             row[[turn.start for turn in rollout.episode.turns]] = True

@@ -15,8 +15,8 @@ import torch
 from models.base.bounds import Number
 from models.method.advantage import Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.reward_models.critic.fit import trained_mask
 
@@ -32,27 +32,27 @@ class StepValues(CriticAdvantage):
     threshold: Number = 0.5
     """Threshold of the reward above which an answer is right."""
 
-    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+    def __call__(self, resources: RunResources, scored: Scored) -> ValuedSignal:
         """Return ones and zeros, [completions] tensors of [tokens of it]; zeros while the critic learns alone.
 
         Raises:
             UserError: no reward is called `by`.
         """
         right = (scored.component(self.by, "advantage.by") > self.threshold).float()
-        if self._alone(world):
+        if self._alone(resources):
             right = torch.zeros_like(right)
         tokens = [value.expand(len(made.completion)) for value, made in zip(right, scored.rollouts, strict=True)]
         returns = [
             torch.tensor([value or 0.0 for value in made.source.step_values or (None,) * len(made.completion)])
             for made in scored.rollouts
         ]
-        return ValuedSignal(tokens, returns, self._values(world, scored))
+        return ValuedSignal(tokens, returns, self._values(resources, scored))
 
-    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+    def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic at the tokens for which the source has a value. Returns metrics of the fit."""
         counted = [
             trained_mask(made)
             & torch.tensor([value is not None for value in made.source.step_values or (None,) * len(made.completion)])
             for made in scored.rollouts
         ]
-        return self._fit(world, scored, signal, counted)
+        return self._fit(resources, scored, signal, counted)

@@ -24,9 +24,9 @@ from torch import Tensor
 from models.base.bounds import Share
 from models.method.advantage import Signal
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.advantage.gae import generalised_advantages
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.parts.shared.of_turns import at_tokens, earned_by_turn, turns_of
@@ -63,44 +63,46 @@ class TurnCritic(CriticAdvantage):
         """Whether the critic also learns from the episodes of earlier rounds."""
         return self.replay > 0
 
-    def __call__(self, world: World, scored: Scored) -> ValuedSignal:
+    def __call__(self, resources: RunResources, scored: Scored) -> ValuedSignal:
         """Compute advantages token by token, equal within a turn; zeros while the critic learns alone."""
         rollouts = scored.rollouts
-        values = self._values(world, scored)
+        values = self._values(resources, scored)
         before = self._before(values, rollouts)
         turns = generalised_advantages(earned_by_turn(scored), before, self.gamma, self.gae_lambda)
         returns = [advantage + value for advantage, value in zip(turns, before, strict=True)]
         tokens = at_tokens(turns, rollouts)
-        if self._alone(world):
+        if self._alone(resources):
             tokens = [torch.zeros_like(row) for row in tokens]
         elif self.whiten:
             tokens = whitened(tokens, [trained_mask(rollout) for rollout in rollouts])
         return ValuedSignal(tokens, at_tokens(returns, rollouts), values)
 
-    def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
+    def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the critic to the returns at the beginning of each turn. Returns metrics of the fit."""
         if not self.replay:
-            return self._fit(world, scored, signal, first_tokens(scored))
+            return self._fit(resources, scored, signal, first_tokens(scored))
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
-        memory = world.learner.memory
-        if again := self._again(world, [rollout for rollouts in memory for rollout in rollouts]):
+        memory = resources.learner.memory
+        if again := self._again(resources, [rollout for rollouts in memory for rollout in rollouts]):
             old, returns, values = again
             together = Scored([*scored.rollouts, *old.rollouts], torch.cat([scored.rewards, old.rewards]), {}, {})
             both = ValuedSignal(signal.tokens, [*signal.returns, *returns], [*signal.values, *values])
         else:
             together, both = scored, signal
-        seen = self._fit(world, together, both, first_tokens(together))
+        seen = self._fit(resources, together, both, first_tokens(together))
         memory.append(_with_earned(scored, round_number))
         del memory[: -self.replay]
         return seen
 
-    def _again(self, world: World, rollouts: list[Rollout]) -> tuple[Scored, list[Tensor], list[Tensor]] | None:
+    def _again(
+        self, resources: RunResources, rollouts: list[Rollout]
+    ) -> tuple[Scored, list[Tensor], list[Tensor]] | None:
         """Return episodes of earlier rounds, one-step targets at their tokens and the critic's values; None: none."""
         if not rollouts:
             return None
         earned = [torch.tensor([turn.reward for turn in turns_of(rollout)]) for rollout in rollouts]
         old = Scored(rollouts, torch.stack([row.sum() for row in earned]), {}, {})
-        values = self._values(world, old)
+        values = self._values(resources, old)
         before = self._before(values, rollouts)
         steps = generalised_advantages(earned, before, self.gamma, 0.0)
         targets = [step + value for step, value in zip(steps, before, strict=True)]

@@ -24,8 +24,8 @@ from models.base.bounds import Share
 from models.method.advantage import Advantage, Signal
 from models.method.episode import Turn
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.shared.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, turns_of
 
 
@@ -41,7 +41,7 @@ class TurnReturns(Advantage):
     """Weight of a turn: its duration over the mean, as the environment declares it (declared), or in measured seconds
     (measured), which makes runs irreproducible; none: no weight."""
 
-    def __call__(self, world: World, scored: Scored) -> Signal:
+    def __call__(self, resources: RunResources, scored: Scored) -> Signal:
         """Compute advantages token by token, equal within a turn."""
         rollouts = scored.rollouts
         returns = returns_to_go(earned_by_turn(scored), self.gamma)

@@ -22,7 +22,7 @@ from models.base.bounds import Share
 from models.base.errors import UserError
 from models.method.registry import part
 from models.reward_models.judges.question import PLAIN, REVERSE, STEP, check_template
-from models.reward_models.judges.steps import ask_of_steps, said_of_steps
+from models.reward_models.judges.steps import ask_of_steps, step_placeholders
 from models.reward_models.solutions import LabellingTools, Labels, Solution
 
 _LEAST: frozenset[str] = frozenset({"prompt", "step"})
@@ -54,20 +54,22 @@ class JudgedLabels(Labels):
 
     def label(self, bench: LabellingTools, solutions: Sequence[Solution]) -> list[Tensor]:
         """Return one, zero, `unread` or NaN for each step, [solutions] tensors of [steps]."""
-        said: list[Mapping[str, str]] = []
+        placeholders: list[Mapping[str, str]] = []
         for each in solutions:
-            steps = said_of_steps(bench.codec, each.problem.prompt, each.completion, each.ends, bench.marks)
-            said += [places | {"answer": each.problem.answer} for places in steps]
+            steps = step_placeholders(bench.codec, each.problem.prompt, each.completion, each.ends, bench.marks)
+            placeholders += [values | {"answer": each.problem.answer} for values in steps]
         judge = bench.required_judge()
-        ways = [ask_of_steps(judge, template, said, self.votes) for template in self.templates]
-        forward = [_majority(shares) for shares in zip(*ways, strict=True)]
+        shares_by_template = [ask_of_steps(judge, template, placeholders, self.votes) for template in self.templates]
+        forward = [_majority(shares) for shares in zip(*shares_by_template, strict=True)]
         labels = forward
         if self.reverse:
-            backward = [_majority([share]) for share in ask_of_steps(judge, self.reverse, said, self.votes)]
+            backward = [_majority([share]) for share in ask_of_steps(judge, self.reverse, placeholders, self.votes)]
             labels = [ahead if ahead == back else math.nan for ahead, back in zip(forward, backward, strict=True)]
         if self.unread is not None:
-            silent = [all(share is None for share in shares) for shares in zip(*ways, strict=True)]
-            labels = [self.unread if nothing else label for nothing, label in zip(silent, labels, strict=True)]
+            unreadable = [all(share is None for share in shares) for shares in zip(*shares_by_template, strict=True)]
+            labels = [
+                self.unread if is_unreadable else label for is_unreadable, label in zip(unreadable, labels, strict=True)
+            ]
         flat = iter(labels)
         return [torch.tensor(up_to_first_wrong([next(flat) for _ in each.ends])) for each in solutions]
 

@@ -48,8 +48,8 @@ class MonteCarlo(Labels):
         The result is [solutions] tensors of [steps].
         """
         first = -1 if self.kind == "progress" else 0
-        wanted = [(solution, step) for solution in solutions for step in range(first, len(solution.ends))]
-        worth = iter(success_rates(bench, wanted, self.continuations))
+        steps = [(solution, step) for solution in solutions for step in range(first, len(solution.ends))]
+        worth = iter(success_rates(bench, steps, self.continuations))
         rows = [torch.tensor([next(worth) for _ in range(first, len(solution.ends))]) for solution in solutions]
         if self.kind == "soft":
             return rows
@@ -63,37 +63,39 @@ def progress(worth: Tensor, least: float) -> Tensor:
         worth: share after the prompt and after each step.
         least: ratio of the shares after and before a right step; a step after a share of zero is not right.
     """
-    before, behind = worth[:-1], worth[1:]
-    return ((before > 0) & (behind >= least * before)).float()
+    before, after = worth[:-1], worth[1:]
+    return ((before > 0) & (after >= least * before)).float()
 
 
-def success_rates(bench: LabellingTools, wanted: Sequence[tuple[Solution, int]], count: int) -> list[float]:
-    """Estimate the share of `count` continuations that end right, after each step of a solution, [wanted].
+def success_rates(bench: LabellingTools, steps: Sequence[tuple[Solution, int]], count: int) -> list[float]:
+    """Estimate the share of `count` continuations that end right, after each step of a solution, [steps].
 
     Args:
         bench: draws continuations and verifies them.
-        wanted: solution and number of the step, from 0; -1: the whole solution from its prompt.
+        steps: solution and number of the step, from 0; -1: the whole solution from its prompt.
         count: continuations of each.
     """
     known: dict[Prefix, float] = {}
-    asked: dict[Prefix, tuple[Problem, int]] = {}
-    for solution, step in wanted:
+    pending: dict[Prefix, tuple[Problem, int]] = {}
+    for solution, step in steps:
         key, room = _key(solution, step), bench.sampling.max_tokens - len(solution.prefix(step))
         if (step == len(solution.ends) - 1 and solution.finished) or room < 1:
             known[key] = float(solution.right)
         elif key not in known:
-            asked[key] = solution.problem, room
-    begun = [(key, *about) for key, about in asked.items() if key not in known]
-    prompts = [(*prompt, *prefix) for (prompt, prefix), _, _ in begun]
-    made = bench.goes_on(prompts, [room for _, _, room in begun], count)
-    whole = [
-        ((*key[1], *each.tokens), each.finished) for (key, *_), some in zip(begun, made, strict=True) for each in some
+            pending[key] = solution.problem, room
+    requests = [(key, *details) for key, details in pending.items() if key not in known]
+    prompts = [(*prompt, *prefix) for (prompt, prefix), _, _ in requests]
+    continuations = bench.continuations(prompts, [room for _, _, room in requests], count)
+    completions = [
+        ((*key[1], *each.tokens), each.finished)
+        for (key, *_), drawn in zip(requests, continuations, strict=True)
+        for each in drawn
     ]
-    problems = [problem for _, problem, _ in begun for _ in range(count)]
-    _, right = bench.judged(problems, [ids for ids, _ in whole], [ended for _, ended in whole])
-    for place, (key, *_) in enumerate(begun):
+    problems = [problem for _, problem, _ in requests for _ in range(count)]
+    _, right = bench.judged(problems, [ids for ids, _ in completions], [finished for _, finished in completions])
+    for place, (key, *_) in enumerate(requests):
         known[key] = sum(right[place * count : (place + 1) * count]) / count
-    return [known[_key(solution, step)] for solution, step in wanted]
+    return [known[_key(solution, step)] for solution, step in steps]
 
 
 def _key(solution: Solution, step: int) -> Prefix:

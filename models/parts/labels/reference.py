@@ -60,8 +60,8 @@ def agreement_labels(
         known[prompt] = results(codec, right, step_ends(pieces, marks))
     rows = []
     for prompt, ids, ends in solutions:
-        said = results(codec, ids, ends)
-        rows.append(aligned(said, known[prompt]) if prompt in known else [math.nan] * len(said))
+        step_results = results(codec, ids, ends)
+        rows.append(aligned(step_results, known[prompt]) if prompt in known else [math.nan] * len(step_results))
     return rows
 
 
@@ -70,13 +70,13 @@ def results(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
     return [numbers[-1] if (numbers := _NUMBER.findall(text)) else "" for text in step_texts(codec, ids, ends)]
 
 
-def aligned(said: Sequence[str], reference: Sequence[str]) -> list[float]:
+def aligned(step_results: Sequence[str], reference: Sequence[str]) -> list[float]:
     """Label each step by whether its result continues the reference's results in their order, [steps].
 
     The label is one while it does, zero from the first result that does not, and NaN if a step states no result.
     """
     labels, place, right = [], 0, True
-    for result in said:
+    for result in step_results:
         if not result:
             labels.append(math.nan)
             continue

@@ -25,8 +25,8 @@ from models.base.errors import UserError
 from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.episodes import Chosen, Episodes
 
 
@@ -48,7 +48,7 @@ class Believed(Episodes):
             return ""
         return "rollouts believed needs environment: {name: table} with a game of hidden roles, as mole"
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Play episodes and add those rewards to their turns, [prompts * seats * G].
 
         Raises:
@@ -63,7 +63,7 @@ class Believed(Episodes):
                     f"rollouts believed: problem {problem.id}: the answer {problem.answer!r} is not a deal of "
                     f"{game.name}"
                 )
-        made = super().__call__(world, problems, round_number)
+        made = super().__call__(resources, problems, round_number)
         moves = [[self._moved(game, rollout.problem, turn) for turn in rollout.episode.turns] for rollout in made]
         read = [
             beliefs_about(game, rollout.problem.tokens, move.state, move.action) if move.speaks else []
@@ -71,7 +71,7 @@ class Believed(Episodes):
             for move in row
         ]
         held = [belief for pairs in read for pair in pairs for belief in pair]
-        known = log_beliefs(game, world.sampler(), world.codec, held, self.role)
+        known = log_beliefs(game, resources.sampler(), resources.codec, held, self.role)
         changes = iter([sum(known[after] - known[before] for before, after in pairs) for pairs in read])
         return [
             replace(rollout, episode=replace(rollout.episode, turns=tuple(self._rewarded(game, rollout, row, changes))))

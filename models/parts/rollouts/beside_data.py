@@ -14,8 +14,8 @@ from models.base.bounds import Positive
 from models.base.seeds import choice_seed, round_seed
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.dataset import as_rollout
 from models.parts.rollouts.sample import Sample, draw
 
@@ -33,10 +33,10 @@ class BesideData(Sample):
         """Return the number of samples and answers."""
         return self.group_size + self.known
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return samples, then answers from the data, prompt by prompt, [prompts * (G + known)]."""
-        seed = round_seed(world.seed, round_number)
-        sampled = draw(world, problems, self.sampling, seed)
+        seed = round_seed(resources.seed, round_number)
+        sampled = draw(resources, problems, self.sampling, seed)
         order = torch.Generator().manual_seed(choice_seed(seed))
         rollouts: list[Rollout] = []
         for number, problem in enumerate(problems):

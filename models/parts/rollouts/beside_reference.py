@@ -13,8 +13,8 @@ from models.base.bounds import Positive
 from models.base.seeds import round_seed
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.mixture import draw_from_mixture
 from models.parts.rollouts.sample import Sample, draw
 
@@ -32,12 +32,12 @@ class BesideReference(Sample):
         """Return the number of completions of the policy and the reference."""
         return self.group_size + self.references
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the policy's completions, then the reference's, prompt by prompt, [prompts * (G + references)]."""
-        seed = 2 * round_seed(world.seed, round_number)
-        own = draw(world, problems, self.sampling, seed)
+        seed = 2 * round_seed(resources.seed, round_number)
+        own = draw(resources, problems, self.sampling, seed)
         of_reference = replace(self.sampling, samples=self.references)
-        others = draw_from_mixture(world, problems, of_reference, 1.0, seed + 1, origin="reference")
+        others = draw_from_mixture(resources, problems, of_reference, 1.0, seed + 1, origin="reference")
         return [
             rollout
             for number in range(len(problems))

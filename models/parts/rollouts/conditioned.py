@@ -15,8 +15,8 @@ from typing import Literal
 
 from models.method.problem import KnownAnswer, Problem, systems_of
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.dataset import Dataset, as_rollout
 from models.text.encoding import Codec
 
@@ -36,10 +36,12 @@ class Conditioned(Dataset):
             for problem, ids in zip(problems, self._poor_prompts(codec, problems), strict=True)
         ]
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the answers to `problems`, each under its class's prompt, those of one prompt next to each other."""
         rollouts = []
-        for number, (problem, ids) in enumerate(zip(problems, self._poor_prompts(world.codec, problems), strict=True)):
+        for number, (problem, ids) in enumerate(
+            zip(problems, self._poor_prompts(resources.codec, problems), strict=True)
+        ):
             poor = replace(problem, tokens=tuple(ids))
             for known in problem.known:
                 if _is_poor(known):

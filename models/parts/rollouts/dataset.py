@@ -15,9 +15,9 @@ from models.engines.engine import Sampling
 from models.method.problem import KnownAnswer, Problem
 from models.method.problem_rows import known_answers
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
 from models.method.rollout_source import Rollouts
-from models.method.world import World
 
 
 def as_rollout(problem: Problem, group: int, known: KnownAnswer) -> Rollout:
@@ -60,7 +60,7 @@ class Dataset(Rollouts):
         """Return the largest number of answers that the data hold for one of `problems`; two for a preference."""
         return int(known_answers(problems).max()) if problems else self.group_size
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the answers to `problems`, those of one prompt next to each other, [completions]."""
         return [
             as_rollout(problem, number, known) for number, problem in enumerate(problems) for known in problem.known

@@ -27,8 +27,8 @@ from models.method.episode import Episode, EpisodeLimits, Rule
 from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.registry import default_part, part, slot_type
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutEpisode
-from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.text.bridge import Role
 from models.text.encoding import Codec
@@ -93,11 +93,15 @@ class Episodes(Sample):
         )
         return EpisodeSettings(environment=self.environment, limits=limits, role=self.role, waves=self.waves)
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def groups_in_round(self) -> int:
+        """Return the number of groups of completions in a round: one for each prompt and seat that learns."""
+        return self.prompts * self.environment.learning
+
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Play episodes about `problems`, those of one prompt and seat next to each other, [prompts * seats * G]."""
-        seed = round_seed(world.seed, round_number)
+        seed = round_seed(resources.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
-        groups = play(world.sampler(), world.codec, settings, problems, self.sampling, seed, world.start)
+        groups = play(resources.sampler(), resources.codec, settings, problems, self.sampling, seed, resources.start)
         seats = self.environment.learning
         return [
             as_rollout(problem, number * seats + episode.seat, episode, settings.limits)

@@ -22,8 +22,8 @@ from models.base.bounds import Positive
 from models.base.seeds import round_seed, second_sampling_seed
 from models.method.problem import Problem, systems_of
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 from models.text.encoding import Codec
 
@@ -50,13 +50,13 @@ class Explained(Sample):
             for problem, with_answer in zip(problems, self._with_answers(codec, problems), strict=True)
         ]
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return samples, then explanations if none is right, prompt by prompt, [prompts * G and more]."""
-        seed = round_seed(world.seed, round_number)
-        sampled = draw(world, problems, self.sampling, seed)
+        seed = round_seed(resources.seed, round_number)
+        sampled = draw(resources, problems, self.sampling, seed)
         solved = {rollout.group for rollout in sampled if solves(rollout)}
         failed = [number for number, problem in enumerate(problems) if number not in solved and problem.answer]
-        explanations = self._explain(world, [problems[number] for number in failed], second_sampling_seed(seed))
+        explanations = self._explain(resources, [problems[number] for number in failed], second_sampling_seed(seed))
         explained = dict(zip(failed, explanations, strict=True))
         rollouts = []
         for number, problem in enumerate(problems):
@@ -64,12 +64,12 @@ class Explained(Sample):
             rollouts += [replace(rollout, problem=problem, group=number) for rollout in explained.get(number, [])]
         return rollouts
 
-    def _explain(self, world: World, problems: Sequence[Problem], seed: int) -> list[list[Rollout]]:
+    def _explain(self, resources: RunResources, problems: Sequence[Problem], seed: int) -> list[list[Rollout]]:
         """Return explanations of the answers to `problems`, [prompts] lists."""
         if not problems:
             return []
-        asked = self._with_answers(world.codec, problems)
-        drawn = draw(world, asked, replace(self.sampling, samples=self.explanations), seed, origin="explained")
+        questions = self._with_answers(resources.codec, problems)
+        drawn = draw(resources, questions, replace(self.sampling, samples=self.explanations), seed, origin="explained")
         kept: list[list[Rollout]] = [[] for _ in problems]
         for rollout in drawn:
             if not self.only_right or solves(rollout):

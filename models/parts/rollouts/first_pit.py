@@ -28,9 +28,9 @@ from models.base.bounds import Positive
 from models.base.seeds import round_seed, seed_of
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.method.steps import MARKS
-from models.method.world import World
 from models.parts.labels.monte_carlo import Prefix, success_rates
 from models.parts.rollouts.sample import Sample
 from models.reward_models.solutions import LabellingTools, Solution
@@ -84,16 +84,16 @@ class FirstPit(Sample):
         """
         return self.group_size + self.alternatives
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return pits and alternatives to them, those after the same prefix next to each other, [steps]."""
-        seed = round_seed(world.seed, round_number)
-        bench = LabellingTools(world.sampler(), world.codec, by_answer, self.sampling, self.marks, seed, {})
+        seed = round_seed(resources.seed, round_number)
+        bench = LabellingTools(resources.sampler(), resources.codec, by_answer, self.sampling, self.marks, seed, {})
         wrong = [solution for solution in bench.solutions(problems) if not solution.right]
         pits = self._pits(bench, wrong)
         groups = self._groups(replace(bench, seed=seed_of(seed, "alternatives")), pits)
         steps = [(group, step) for group, members in enumerate(groups) for step in members]
-        wanted = [(step.solution, step.number) for _, step in steps]
-        worth = success_rates(replace(bench, seed=seed_of(seed, "worth")), wanted, self.continuations)
+        positions = [(step.solution, step.number) for _, step in steps]
+        worth = success_rates(replace(bench, seed=seed_of(seed, "worth")), positions, self.continuations)
         texts = bench.codec.text([step.tokens for _, step in steps])
         return [
             _as_rollout(step, group, text, value)
@@ -102,8 +102,8 @@ class FirstPit(Sample):
 
     def _pits(self, bench: LabellingTools, wrong: Sequence[Solution]) -> list[AnswerStep]:
         """Return the first pit of each answer, [answers]."""
-        wanted = [(solution, step) for solution in wrong for step in range(-1, len(solution.ends))]
-        rates = iter(success_rates(bench, wanted, self.continuations))
+        positions = [(solution, step) for solution in wrong for step in range(-1, len(solution.ends))]
+        rates = iter(success_rates(bench, positions, self.continuations))
         pits = [first_pit(torch.tensor([next(rates) for _ in range(len(each.ends) + 1)])) for each in wrong]
         return [AnswerStep(each, len(each.prefix(pit - 1)), pit) for each, pit in zip(wrong, pits, strict=True)]
 
@@ -114,10 +114,10 @@ class FirstPit(Sample):
             groups.setdefault((pit.solution.problem.tokens, pit.prefix), {}).setdefault(pit.tokens, pit)
         problems = [next(iter(group.values())).solution.problem for group in groups.values()]
         room = [bench.sampling.max_tokens - len(prefix) for _, prefix in groups]
-        made = bench.goes_on([(*prompt, *prefix) for prompt, prefix in groups], room, self.alternatives)
-        for ((_, prefix), group), problem, others in zip(groups.items(), problems, made, strict=True):
-            whole = [(*prefix, *other.tokens) for other in others]
-            for solution in bench.read([problem] * len(whole), whole, [other.finished for other in others]):
+        continuations = bench.continuations([(*prompt, *prefix) for prompt, prefix in groups], room, self.alternatives)
+        for ((_, prefix), group), problem, others in zip(groups.items(), problems, continuations, strict=True):
+            completions = [(*prefix, *other.tokens) for other in others]
+            for solution in bench.read([problem] * len(completions), completions, [other.finished for other in others]):
                 step = AnswerStep(solution, len(prefix), sum(end < len(prefix) for end in solution.ends))
                 group.setdefault(step.tokens, step)
         return [list(group.values()) for group in groups.values()]
@@ -129,8 +129,8 @@ def first_pit(worth: Tensor) -> int:
     Args:
         worth: share after the prompt and after each step, [steps + 1].
     """
-    gained = worth.diff().tolist()
-    return min(range(len(gained)), key=gained.__getitem__)
+    gains = worth.diff().tolist()
+    return min(range(len(gains)), key=gains.__getitem__)
 
 
 def _as_rollout(step: AnswerStep, group: int, text: str, value: float) -> Rollout:

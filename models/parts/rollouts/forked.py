@@ -1,7 +1,7 @@
 """Branches at a random turn: one episode of each prompt is played, and G others leave it at one of its turns.
 
-    prompt | turn 1 | heard | turn h    heard | ...        R
-                            | turn h'   heard | ...        R'
+    prompt | turn 1 | answer | turn h    answer | ...        R
+                             | turn h'   answer | ...        R'
 
 A branch is trained on at turn h alone: the turns before it are shared, the turns after it serve to evaluate it, and R -
 R' is the difference of the rewards that follow. The rollouts of REFUEL (paper 183, arXiv 2410.04612).
@@ -21,8 +21,8 @@ from models.engines.engine import requests_of
 from models.method.episode import Episode, EpisodeLimits
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.episodes import Episodes, as_rollout
 
 
@@ -30,19 +30,21 @@ from models.parts.rollouts.episodes import Episodes, as_rollout
 class Forked(Episodes):
     """Episodes that share their beginning with one another. Set under `rollouts:`."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return branches of one episode about each of `problems`, next to each other, [prompts * G]."""
-        seed = round_seed(world.seed, round_number)
+        seed = round_seed(resources.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
         alone = replace(self.sampling, samples=1)
-        asks = requests_of([problem.tokens for problem in problems], alone, seed)
-        shared = play(world.sampler(), world.codec, settings, problems, alone, seed)
+        requests = requests_of([problem.tokens for problem in problems], alone, seed)
+        shared = play(resources.sampler(), resources.codec, settings, problems, alone, seed)
         chance = torch.Generator().manual_seed(seed_of(seed, "forks"))
         forks = [
-            Fork(problem, episode, ask.seed, int(torch.randint(len(episode.turns), (), generator=chance)))
-            for problem, (episode,), ask in zip(problems, shared, asks, strict=True)
+            Fork(problem, episode, request.seed, int(torch.randint(len(episode.turns), (), generator=chance)))
+            for problem, (episode,), request in zip(problems, shared, requests, strict=True)
         ]
-        branches = branch(world.sampler(), world.codec, settings, forks, self.sampling, seed_of(seed, "branches"))
+        branches = branch(
+            resources.sampler(), resources.codec, settings, forks, self.sampling, seed_of(seed, "branches")
+        )
         return [
             at_turn(problem, number, episode, settings.limits, fork.turn)
             for number, (problem, fork, group) in enumerate(zip(problems, forks, branches, strict=True))

@@ -24,9 +24,9 @@ from models.engines.decoding_loop import Voice
 from models.method.learner import TeacherUse
 from models.method.problem import Problem, Reads
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.voices import sample_jointly
-from models.method.world import World
 from models.parts.rollouts.dataset import as_rollout
 from models.parts.rollouts.sample import Sample, draw
 
@@ -57,13 +57,13 @@ class FromTeacher(Sample):
         """Rows with the answers, if the data's are used."""
         return "demonstrations" if self.otherwise == "demonstrations" else "problems"
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of `problems`, those of one prompt next to each other, [completions]."""
-        seed = round_seed(world.seed, round_number)
+        seed = round_seed(resources.seed, round_number)
         random = torch.Generator().manual_seed(choice_seed(seed))
         mine = (torch.rand(len(problems), dtype=torch.float64, generator=random) < self.on_policy).tolist()
         places = {own: [number for number, flag in enumerate(mine) if flag == own] for own in (True, False)}
-        made = draw(world, [problems[at] for at in places[True]], self.sampling, seed) if places[True] else []
+        made = draw(resources, [problems[at] for at in places[True]], self.sampling, seed) if places[True] else []
         rollouts = [_placed(rollout, places[True]) for rollout in made]
         others = [problems[at] for at in places[False]]
         if self.otherwise == "demonstrations":
@@ -73,17 +73,17 @@ class FromTeacher(Sample):
                 for number, (problem, pick) in enumerate(zip(others, picks, strict=True))
             ]
         else:
-            rest = self._of_teacher(world, others, second_sampling_seed(seed)) if others else []
+            rest = self._of_teacher(resources, others, second_sampling_seed(seed)) if others else []
         rollouts += [_placed(rollout, places[False]) for rollout in rest]
         return sorted(rollouts, key=lambda rollout: rollout.group)
 
-    def _of_teacher(self, world: World, problems: Sequence[Problem], seed: int) -> list[Rollout]:
+    def _of_teacher(self, resources: RunResources, problems: Sequence[Problem], seed: int) -> list[Rollout]:
         """Sample the teacher's completions of `problems`, [prompts * G]."""
-        teacher = world.learner.teachers.get("teacher")
+        teacher = resources.learner.teachers.get("teacher")
         if teacher is None:
             raise UserError("rollouts: the teacher is to answer, but the recipe has none; set teacher.path")
-        voice = Voice(lambda: nullcontext(teacher), autocast=world.learner.autocast)
-        return sample_jointly(world, problems, [voice], self.sampling, seed, origin="teacher")
+        voice = Voice(lambda: nullcontext(teacher), autocast=resources.learner.autocast)
+        return sample_jointly(resources, problems, [voice], self.sampling, seed, origin="teacher")
 
 
 def _placed(rollout: Rollout, places: Sequence[int]) -> Rollout:

@@ -27,9 +27,9 @@ from models.engines.gated_engine import REFERENCE, save_gate, switch_of
 from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.voices import JointSampling, policy_voice, reference_voice, sample_jointly, save_reference
-from models.method.world import World
 from models.parts.advantage.selective import Selective
 from models.policies.use import GATE, PolicyUse, write_use
 from models.text.encoding import Codec
@@ -43,7 +43,7 @@ class Gated(JointSampling):
     gives = ("choices",)
     needs_companion = Selective.companion
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of `problems`, [prompts * G]; seed and round determine them and their writers.
 
         A completion without any token of the policy gives no signal, but counts for its group's mean.
@@ -51,13 +51,13 @@ class Gated(JointSampling):
         Raises:
             UserError: the recipe has no gate, or no reference.
         """
-        learner = world.learner
+        learner = resources.learner
         gate = learner.companions.get(Selective.companion)
         if gate is None:
             raise UserError("rollouts gated: no gate exists to choose who writes; set `advantage: {name: selective}`")
         voices = [policy_voice(learner), reference_voice(learner)]
-        seed = round_seed(world.seed, round_number)
-        return sample_jointly(world, problems, voices, self.sampling, seed, switch=switch_of(gate.model))
+        seed = round_seed(resources.seed, round_number)
+        return sample_jointly(resources, problems, voices, self.sampling, seed, switch=switch_of(gate.model))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
         """Write gate and reference next to the policy, because all three are used together. See `Rollouts.export`."""

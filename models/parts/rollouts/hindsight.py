@@ -23,9 +23,9 @@ from models.engines.engine import Sampling
 from models.method.learner import Learner
 from models.method.problem import KnownAnswer, Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
 from models.method.rollout_source import Rollouts
-from models.method.world import World
 from models.policies.use import PolicyUse, write_use
 from models.text.chat_template import TEMPLATE, plain_template
 from models.text.encoding import Codec
@@ -61,30 +61,32 @@ class Hindsight(Rollouts):
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
         """Return the length of the chain of both answers and their feedback beyond `max_tokens`, [problems]."""
-        said = sum(len(ids) for ids in self._feedback(codec))
+        feedback_length = sum(len(ids) for ids in self._feedback(codec))
         lengths = [
-            sum(len(_of(problem, origin).completion) for origin in ("chosen", "rejected")) for problem in problems
+            sum(len(_known_answer(problem, origin).completion) for origin in ("chosen", "rejected"))
+            for problem in problems
         ]
-        return [max(0, said + length - 1 - self.max_tokens) for length in lengths]  # the first one has no end token
+        # the first one has no end token
+        return [max(0, feedback_length + length - 1 - self.max_tokens) for length in lengths]
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return one chain per prompt, [prompts]; the same seed and round give the same orders.
 
         Raises:
             UserError: both feedbacks have the same tokens in the policy's tokenizer.
         """
-        bad, good = self._feedback(world.codec)
+        bad, good = self._feedback(resources.codec)
         if bad == good:
             raise UserError(
                 "rollouts.bad and rollouts.good are the same tokens; choose words that the policy's tokenizer knows"
             )
-        order = torch.Generator().manual_seed(round_seed(world.seed, round_number))
+        order = torch.Generator().manual_seed(round_seed(resources.seed, round_number))
         first = torch.rand(len(problems), generator=order, dtype=torch.float64) < self.good_first
         rollouts = []
         for number, (problem, flipped) in enumerate(zip(problems, first.tolist(), strict=True)):
-            better, worse = (_of(problem, origin) for origin in ("chosen", "rejected"))
+            better, worse = (_known_answer(problem, origin) for origin in ("chosen", "rejected"))
             links = [(bad, worse), (good, better)]
-            rollouts.append(_chain(world, problem, number, links[::-1] if flipped else links))
+            rollouts.append(_chain(resources, problem, number, links[::-1] if flipped else links))
         return rollouts
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
@@ -101,24 +103,26 @@ class Hindsight(Rollouts):
         words = self.good if self.good[:1].isspace() else f" {self.good}"
         template = folder / TEMPLATE
         if codec.chat and template.is_file():
-            asked = (
+            template_text = (
                 template.read_text(encoding="utf-8")
                 + f"{{% if add_generation_prompt %}}{{{{ {json.dumps(words)} }}}}{{% endif %}}"
             )
         else:
-            asked = plain_template(codec.tokenizer, words)
-        template.write_text(asked, encoding="utf-8")
+            template_text = plain_template(codec.tokenizer, words)
+        template.write_text(template_text, encoding="utf-8")
 
     def _feedback(self, codec: Codec) -> list[list[int]]:
         """Return the words before the worse and before the better answer, without an end, 2 lists of token ids."""
         return [list(ids[:-1]) for ids in codec.completions([self.bad, self.good])]
 
 
-def _of(problem: Problem, origin: str) -> KnownAnswer:
+def _known_answer(problem: Problem, origin: str) -> KnownAnswer:
     return next(known for known in problem.known if known.origin == origin)
 
 
-def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[list[int], KnownAnswer]]) -> Rollout:
+def _chain(
+    resources: RunResources, problem: Problem, group: int, links: Sequence[tuple[list[int], KnownAnswer]]
+) -> Rollout:
     """Chain feedback and answers; of the answers only the last one ends the sequence."""
     ids: list[int] = []
     trained: list[bool] = []
@@ -126,7 +130,7 @@ def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[lis
         answer = known.completion if place == len(links) else known.completion[:-1]
         ids += [*feedback, *answer]
         trained += [False] * len(feedback) + [True] * len(answer)
-    text = world.codec.text([ids])[0]
+    text = resources.codec.text([ids])[0]
     return Rollout(
         problem,
         group,

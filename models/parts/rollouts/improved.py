@@ -23,8 +23,8 @@ from models.method.attempt import AGAIN, Attempt
 from models.method.feedback import Feedback
 from models.method.problem import Problem, systems_of
 from models.method.registry import default_part, part, slot_type
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 from models.text.encoding import Codec
 from models.text.prompt_form import in_context
@@ -60,17 +60,17 @@ class Improved(Sample):
         room = self.max_tokens + self.feedback_tokens
         return [max(0, len(ids) + room - len(each.tokens)) for ids, each in zip(bare, problems, strict=True)]
 
-    def _behind(self, world: World, tried: Sequence[Rollout]) -> tuple[list[Problem], list[str]]:
-        """Return each sample's problem with its context as the prompt's tokens, and the feedback on it, [tried]."""
-        remarks = self.feedback([Attempt.of(each) for each in tried])
-        said = [self._cut(world.codec, remark.text) for remark in remarks]
+    def _with_feedback(self, resources: RunResources, samples: Sequence[Rollout]) -> tuple[list[Problem], list[str]]:
+        """Return each sample's problem with its context as the prompt's tokens, and the feedback on it, [samples]."""
+        remarks = self.feedback([Attempt.of(each) for each in samples])
+        feedback_texts = [self._cut(resources.codec, remark.text) for remark in remarks]
         texts = [
             in_context(self.context, each.problem.prompt, each.text, words)
-            for each, words in zip(tried, said, strict=True)
+            for each, words in zip(samples, feedback_texts, strict=True)
         ]
-        prompts = world.codec.prompts(texts, [each.problem.system for each in tried])
-        asked = [replace(each.problem, tokens=tuple(ids)) for each, ids in zip(tried, prompts, strict=True)]
-        return asked, said
+        prompts = resources.codec.prompts(texts, [each.problem.system for each in samples])
+        requests = [replace(each.problem, tokens=tuple(ids)) for each, ids in zip(samples, prompts, strict=True)]
+        return requests, feedback_texts
 
     def _cut(self, codec: Codec, text: str) -> str:
         (ids,) = codec.inside([text])
@@ -81,9 +81,9 @@ class Improved(Sample):
         """Template of the text that comes before a completion in training."""
         return self.context
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return improvements of one answer to each problem, each under its context, [prompts * G]."""
-        seed = round_seed(world.seed, round_number)
-        first = draw(world, problems, replace(self.sampling, samples=1), second_sampling_seed(seed))
-        asked, _ = self._behind(world, first)
-        return draw(world, asked, self.sampling, seed)
+        seed = round_seed(resources.seed, round_number)
+        drafts = draw(resources, problems, replace(self.sampling, samples=1), second_sampling_seed(seed))
+        requests, _ = self._with_feedback(resources, drafts)
+        return draw(resources, requests, self.sampling, seed)

@@ -28,8 +28,8 @@ from models.base.bounds import Positive
 from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
-from models.method.world import World
 from models.parts.rollouts.episodes import Chosen, Episodes
 
 Actions = tuple[str, ...]
@@ -56,7 +56,7 @@ class LatentSpace(Episodes):
             return ""
         return f"rollouts latent_space needs environment: {{name: table}} with {' or '.join(SOLVABLE)}"
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return turns after their histories, those with the same one next to each other, [turns]."""
         assert isinstance(self.environment, Table)
         game = GAMES[self.environment.game]
@@ -65,41 +65,45 @@ class LatentSpace(Episodes):
             for seat, of_seat in enumerate(information_sets(game))
             for known, actions in of_seat.items()
         }
-        said = [
-            _Said(
+        turns = [
+            _PlayedTurn(
                 rollout, turn, *places[turn.state], read_action(turn.text, places[turn.state][2], self.environment.free)
             )
-            for rollout in super().__call__(world, problems, round_number)
+            for rollout in super().__call__(resources, problems, round_number)
             for turn in rollout.episode.turns[: len(rollout.episode.turns) - (rollout.episode.cut == "tokens")]
             if rollout.trained_tokens
         ]
-        meant = self._meant(said)
-        left: dict[Actions, set[str]] = {}
-        for each, meaning in zip(said, meant, strict=True):
+        meanings = self._cluster_meanings(turns)
+        remaining: dict[Actions, set[str]] = {}
+        for each, meaning in zip(turns, meanings, strict=True):
             if meaning:
-                left.setdefault(each.actions, set()).add(meaning)
-        values = _solved(game.name, frozenset((kind, frozenset(some)) for kind, some in left.items()), self.solving)
+                remaining.setdefault(each.actions, set()).add(meaning)
+        values = _solved(
+            game.name, frozenset((kind, frozenset(some)) for kind, some in remaining.items()), self.solving
+        )
         groups: dict[tuple[int, ...], list[Rollout]] = {}
-        for each, meaning in zip(said, meant, strict=True):
-            made = each.alone(game.least if not each.action else values[each.seat].get(each.known, {}).get(meaning))
-            groups.setdefault(tuple(made.problem.tokens), []).append(made)
-        return [replace(made, group=number) for number, some in enumerate(groups.values()) for made in some]
+        for each, meaning in zip(turns, meanings, strict=True):
+            completion = each.as_rollout(
+                game.least if not each.action else values[each.seat].get(each.known, {}).get(meaning)
+            )
+            groups.setdefault(tuple(completion.problem.tokens), []).append(completion)
+        return [replace(completion, group=number) for number, some in enumerate(groups.values()) for completion in some]
 
-    def _meant(self, said: Sequence[_Said]) -> list[str]:
+    def _cluster_meanings(self, turns: Sequence[_PlayedTurn]) -> list[str]:
         """Return the most frequent action in each turn's cluster, [turns]; empty: most of its texts are not actions."""
-        meant = [""] * len(said)
-        for kind in dict.fromkeys(each.actions for each in said):
-            mine = [place for place, each in enumerate(said) if each.actions == kind]
-            labels = clustered([said[place].turn.text for place in mine], self.clusters)
+        meanings = [""] * len(turns)
+        for kind in dict.fromkeys(each.actions for each in turns):
+            indices = [place for place, each in enumerate(turns) if each.actions == kind]
+            labels = clustered([turns[place].turn.text for place in indices], self.clusters)
             for label in set(labels):
-                members = [place for place, other in zip(mine, labels, strict=True) if other == label]
-                ((most, _),) = Counter(said[place].action for place in members).most_common(1)
+                members = [place for place, other in zip(indices, labels, strict=True) if other == label]
+                ((most, _),) = Counter(turns[place].action for place in members).most_common(1)
                 for place in members:
-                    meant[place] = most
-        return meant
+                    meanings[place] = most
+        return meanings
 
 
-class _Said(NamedTuple):
+class _PlayedTurn(NamedTuple):
     """A turn, its information set and its action."""
 
     rollout: Rollout
@@ -110,7 +114,7 @@ class _Said(NamedTuple):
     action: str
     """Action of the turn; empty: the text is not an action."""
 
-    def alone(self, value: float | None) -> Rollout:
+    def as_rollout(self, value: float | None) -> Rollout:
         """Convert the turn to a completion of its history."""
         rollout, (start, stop) = self.rollout, self.turn[:2]
         tokens = (*rollout.problem.tokens, *rollout.completion[:start])
@@ -129,10 +133,10 @@ class _Said(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _solved(
-    name: str, left: frozenset[tuple[Actions, frozenset[str]]], rounds: int
+    name: str, remaining: frozenset[tuple[Actions, frozenset[str]]], rounds: int
 ) -> Sequence[Mapping[Knows, Mapping[str, float]]]:
     """Return the value of each remaining action at every information set of the game of the clusters, for each seat."""
-    game: Game = LatentGame(GAMES[name], dict(left))
+    game: Game = LatentGame(GAMES[name], dict(remaining))
     values = action_values(game, regret_matching(game, rounds))
     return [
         {known: dict(zip(actions, of_seat[known], strict=True)) for known, actions in sets.items()}

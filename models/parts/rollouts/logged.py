@@ -22,8 +22,8 @@ from models.engines.engine import CompletionRequest, TokenSampling
 from models.method.problem import Problem
 from models.method.problem_rows import known_answers
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutEpisode
-from models.method.world import World
 from models.parts.rollouts.episodes import Episodes
 
 
@@ -39,12 +39,12 @@ class Logged(Episodes):
         """Return the largest number of episodes that the data hold for one of `problems`."""
         return int(known_answers(problems).max()) if problems else 1
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the episodes about `problems`, those of one prompt next to each other, [episodes]."""
         known = [(number, problem, answer) for number, problem in enumerate(problems) for answer in problem.known]
-        groups, asked, answers = (list(column) for column in zip(*known, strict=True))
-        made = logged_episodes(world.codec, self.role, asked, groups, answers)
-        kept = [rollout for rollout in made if len(rollout.completion) <= self.max_tokens]
+        groups, answered_problems, answers = (list(column) for column in zip(*known, strict=True))
+        rollouts = logged_episodes(resources.codec, self.role, answered_problems, groups, answers)
+        kept = [rollout for rollout in rollouts if len(rollout.completion) <= self.max_tokens]
         return [rollout if all(rollout.written) else replace(rollout, trained=rollout.written) for rollout in kept]
 
 
@@ -62,40 +62,40 @@ class LoggedCandidates(Logged):
         """Return the largest number of candidates of a state or episodes of a problem."""
         return max(super().largest_group(problems), self.candidates * len(self.experts))
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the episodes, then the candidates, those of one state next to each other, [episodes + candidates]."""
-        seen = super().__call__(world, problems, round_number)
-        states = [(rollout, turn.start) for rollout in seen for turn in rollout.episode.turns]
-        seed = round_seed(world.seed, round_number)
+        episodes = super().__call__(resources, problems, round_number)
+        states = [(rollout, turn.start) for rollout in episodes for turn in rollout.episode.turns]
+        seed = round_seed(resources.seed, round_number)
         prompts = [(*rollout.problem.tokens, *rollout.completion[:start]) for rollout, start in states]
-        drawn: list[list[Rollout]] = [[] for _ in states]
+        candidates: list[list[Rollout]] = [[] for _ in states]
         for expert, temperature in enumerate(self.experts):
-            asks = [
+            requests = [
                 CompletionRequest(
                     prompt, completion_seed(seed, place, expert * self.candidates + number), self.max_tokens - start
                 )
                 for place, (prompt, (_, start)) in enumerate(zip(prompts, states, strict=True))
                 for number in range(self.candidates)
             ]
-            made = world.sampler().each(
-                asks, TokenSampling(temperature=temperature, top_p=self.top_p, top_k=self.top_k)
+            completions = resources.sampler().complete(
+                requests, TokenSampling(temperature=temperature, top_p=self.top_p, top_k=self.top_k)
             )
-            texts = world.codec.text([generated.tokens for generated in made])
-            for index, (generated, text) in enumerate(zip(made, texts, strict=True)):
+            texts = resources.codec.text([completion.tokens for completion in completions])
+            for index, (completion, text) in enumerate(zip(completions, texts, strict=True)):
                 place = index // self.candidates
                 rollout, start = states[place]
                 problem = replace(rollout.problem, tokens=prompts[place])
                 group = len(problems) + place
-                drawn[place].append(
+                candidates[place].append(
                     Rollout(
                         problem,
                         group,
-                        generated.tokens,
+                        completion.tokens,
                         None,
                         text,
-                        generated.finished,
+                        completion.finished,
                         episode=RolloutEpisode(history=start),
                     )
                 )
-        held_back = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in seen]
-        return held_back + [rollout for of_state in drawn for rollout in of_state]
+        without_loss = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in episodes]
+        return without_loss + [rollout for of_state in candidates for rollout in of_state]

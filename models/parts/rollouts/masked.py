@@ -27,9 +27,9 @@ from models.base.seeds import round_seed
 from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.voices import JointSampling, policy_voice, reference_voice, sample_jointly, save_reference
-from models.method.world import World
 from models.policies.use import MASK, PolicyUse, write_use
 from models.text.encoding import Codec
 
@@ -42,16 +42,16 @@ class Masked(JointSampling):
     mask_top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Probability mass of the mask under the lagged policy; 1 masks nothing."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of `problems`, [prompts * G]; the same seed and round give the same completions.
 
         Raises:
             UserError: the recipe has no reference, which is the lagged policy.
         """
-        voices = [policy_voice(world.learner)]
+        voices = [policy_voice(resources.learner)]
         if self.mask_top_p < 1.0:  # else the lagged policy masks nothing
-            voices.append(replace(reference_voice(world.learner), veto_top_p=self.mask_top_p))
-        return sample_jointly(world, problems, voices, self.sampling, round_seed(world.seed, round_number))
+            voices.append(replace(reference_voice(resources.learner), veto_top_p=self.mask_top_p))
+        return sample_jointly(resources, problems, voices, self.sampling, round_seed(resources.seed, round_number))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
         """Write the lagged policy next to the policy, because both are used together. See `Rollouts.export`."""

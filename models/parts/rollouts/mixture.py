@@ -23,9 +23,9 @@ from models.base.seeds import round_seed
 from models.engines.engine import Sampling
 from models.method.problem import Origin, Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.voices import JointSampling, policy_voice, reference_voice, sample_jointly
-from models.method.world import World
 
 
 @part("mixture")
@@ -35,10 +35,10 @@ class Mixture(JointSampling):
     reference_share: Share = 0.125
     """Exponent of the reference: 0 is the policy alone, 1 the reference alone."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of the mixture, those of one prompt next to each other, [prompts * G]."""
-        seed = round_seed(world.seed, round_number)
-        return draw_from_mixture(world, problems, self.sampling, self.reference_share, seed)
+        seed = round_seed(resources.seed, round_number)
+        return draw_from_mixture(resources, problems, self.sampling, self.reference_share, seed)
 
 
 @part("sample_beside_mixture")
@@ -53,12 +53,12 @@ class SampleBesideMixture(Mixture):
         """Return the number of samples and opponents."""
         return self.group_size + self.opponents
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the policy's completions, then the opponents, prompt by prompt, [prompts * (G + opponents)]."""
-        seed = 2 * round_seed(world.seed, round_number)
-        own = draw_from_mixture(world, problems, self.sampling, 0.0, seed)
+        seed = 2 * round_seed(resources.seed, round_number)
+        own = draw_from_mixture(resources, problems, self.sampling, 0.0, seed)
         against = replace(self.sampling, samples=self.opponents)
-        drawn = draw_from_mixture(world, problems, against, self.reference_share, seed + 1, origin="reference")
+        drawn = draw_from_mixture(resources, problems, against, self.reference_share, seed + 1, origin="reference")
         held_back = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in drawn]
         return [
             rollout
@@ -71,7 +71,7 @@ class SampleBesideMixture(Mixture):
 
 
 def draw_from_mixture(
-    world: World,
+    resources: RunResources,
     problems: Sequence[Problem],
     sampling: Sampling,
     share: float,
@@ -88,6 +88,6 @@ def draw_from_mixture(
     Raises:
         UserError: the recipe has no reference but the mixture needs one.
     """
-    learner = world.learner
+    learner = resources.learner
     voices = [policy_voice(learner, 1.0 - share), replace(reference_voice(learner), weight=share)]
-    return sample_jointly(world, problems, [voice for voice in voices if voice.weight > 0], sampling, seed, origin)
+    return sample_jointly(resources, problems, [voice for voice in voices if voice.weight > 0], sampling, seed, origin)

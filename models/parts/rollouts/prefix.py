@@ -26,8 +26,8 @@ from models.base.seeds import choice_seed, round_seed, second_sampling_seed
 from models.engines.engine import Sampling, requests_of
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
-from models.method.world import World
 from models.parts.rollouts.mixture import draw_from_mixture
 from models.parts.rollouts.sample import Sample
 
@@ -44,13 +44,13 @@ class PrefixSampling(Sample):
     share: Share = 0.5
     """Probability that a prompt's group begins with a prefix and not at the prompt."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return continuations of one prefix per prompt, [prompts * G].
 
         Prefix and continuation together have at most `max_tokens`.
         """
-        seed = round_seed(world.seed, round_number)
-        return continue_prefixes(world, problems, self._prefixes(problems, seed), self.sampling, seed)
+        seed = round_seed(resources.seed, round_number)
+        return continue_prefixes(resources, problems, self._prefixes(problems, seed), self.sampling, seed)
 
     def _prefixes(self, problems: Sequence[Problem], seed: int) -> Prefixes:
         """Draw beginnings of answers from the data; the same seed of the continuations gives the same cuts."""
@@ -58,9 +58,9 @@ class PrefixSampling(Sample):
         prefixes: Prefixes = []
         for problem in problems:
             reset, which, where = torch.rand(3, dtype=torch.float64, generator=generator).tolist()
-            good = [answer.completion for answer in problem.known if answer.origin != "rejected"]
-            begun = reset < self.share and bool(good)
-            prefixes.append(cut(good[int(which * len(good))], where, self.max_tokens) if begun else ())
+            known = [answer.completion for answer in problem.known if answer.origin != "rejected"]
+            has_prefix = reset < self.share and bool(known)
+            prefixes.append(cut(known[int(which * len(known))], where, self.max_tokens) if has_prefix else ())
         return prefixes
 
 
@@ -73,24 +73,24 @@ class GuidedPrefix(Sample):
     share: Share = 0.5
     """Probability that a prompt's group begins with a prefix and not at the prompt."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return continuations of one prefix per prompt, [prompts * G].
 
         Prefix and continuation together have at most `max_tokens`.
         """
-        seed = round_seed(world.seed, round_number)
-        return continue_prefixes(world, problems, self._prefixes(world, problems, seed), self.sampling, seed)
+        seed = round_seed(resources.seed, round_number)
+        return continue_prefixes(resources, problems, self._prefixes(resources, problems, seed), self.sampling, seed)
 
-    def _prefixes(self, world: World, problems: Sequence[Problem], seed: int) -> Prefixes:
+    def _prefixes(self, resources: RunResources, problems: Sequence[Problem], seed: int) -> Prefixes:
         """Draw beginnings of the reference's answers, as the policy's are drawn; the same seed gives the same ones."""
         generator = torch.Generator().manual_seed(choice_seed(seed))
         chances = torch.rand(len(problems), 2, dtype=torch.float64, generator=generator).tolist()
-        begun = [number for number, (reset, _) in enumerate(chances) if reset < self.share]
+        numbers = [number for number, (reset, _) in enumerate(chances) if reset < self.share]
         prefixes: Prefixes = [()] * len(problems)
-        if begun:
-            asked, once = [problems[number] for number in begun], replace(self.sampling, samples=1)
-            drawn = draw_from_mixture(world, asked, once, 1.0, second_sampling_seed(seed), origin="guide")
-            for number, answer in zip(begun, drawn, strict=True):
+        if numbers:
+            guided, sampling = [problems[number] for number in numbers], replace(self.sampling, samples=1)
+            answers = draw_from_mixture(resources, guided, sampling, 1.0, second_sampling_seed(seed), origin="guide")
+            for number, answer in zip(numbers, answers, strict=True):
                 prefixes[number] = cut(answer.completion, chances[number][1], self.max_tokens)
         return prefixes
 
@@ -101,33 +101,33 @@ def cut(answer: tuple[int, ...], where: float, longest: int) -> tuple[int, ...]:
 
 
 def continue_prefixes(
-    world: World, problems: Sequence[Problem], prefixes: Prefixes, sampling: Sampling, seed: int
+    resources: RunResources, problems: Sequence[Problem], prefixes: Prefixes, sampling: Sampling, seed: int
 ) -> list[Rollout]:
     """Draw the policy's continuations of the prefixes, those of one prompt next to each other, [prompts * G].
 
     The prompt of a rollout is prompt and prefix; its text is prefix and continuation.
     """
-    begun = [
+    prefixed = [
         replace(problem, tokens=(*problem.tokens, *prefix)) for problem, prefix in zip(problems, prefixes, strict=True)
     ]
-    asks = [
-        replace(ask, max_tokens=ask.max_tokens - len(prefixes[place // sampling.samples]))
-        for place, ask in enumerate(requests_of([problem.tokens for problem in begun], sampling, seed))
+    requests = [
+        replace(request, max_tokens=request.max_tokens - len(prefixes[place // sampling.samples]))
+        for place, request in enumerate(requests_of([problem.tokens for problem in prefixed], sampling, seed))
     ]
-    completions = world.sampler().each(asks, sampling)
-    numbers = [place // sampling.samples for place in range(len(asks))]
-    texts = world.codec.text(
-        [[*prefixes[number], *made.tokens] for number, made in zip(numbers, completions, strict=True)]
+    completions = resources.sampler().complete(requests, sampling)
+    numbers = [place // sampling.samples for place in range(len(requests))]
+    texts = resources.codec.text(
+        [[*prefixes[number], *completion.tokens] for number, completion in zip(numbers, completions, strict=True)]
     )
     return [
         Rollout(
-            begun[number],
+            prefixed[number],
             number,
-            made.tokens,
-            made.log_probs,
+            completion.tokens,
+            completion.log_probs,
             text,
-            made.finished,
+            completion.finished,
             source=RolloutSource(origin="guide" if prefixes[number] else "policy", begun=len(prefixes[number])),
         )
-        for number, made, text in zip(numbers, completions, texts, strict=True)
+        for number, completion, text in zip(numbers, completions, texts, strict=True)
     ]

@@ -19,8 +19,8 @@ from pydantic import Field
 from models.answers.exact import is_right, solves
 from models.method.problem import Problem, Reads, systems_of
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.text.encoding import Codec
 
@@ -55,13 +55,13 @@ class Privileged(Sample):
         peer = self.max_tokens if self.shows == "peer" else 0
         return [max(0, len(ids) + peer - len(problem.tokens)) for ids, problem in zip(contexts, problems, strict=True)]
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of `problems`, each with the context of its judge, [prompts * G]."""
-        rollouts = super().__call__(world, problems, round_number)
+        rollouts = super().__call__(resources, problems, round_number)
         known = self._peers if self.shows == "peer" else self._of_the_data
         hints = known(rollouts)
         texts = [self._context(rollout.problem, text or "") for rollout, text in zip(rollouts, hints, strict=True)]
-        contexts = world.codec.prompts(texts, [rollout.problem.system for rollout in rollouts])
+        contexts = resources.codec.prompts(texts, [rollout.problem.system for rollout in rollouts])
         return [
             replace(rollout, trained=(False,) * len(rollout.completion))
             if text is None

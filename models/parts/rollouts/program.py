@@ -26,8 +26,8 @@ from models.method.episode_parts import whole_of
 from models.method.problem import Problem
 from models.method.recipe_paths import Command, RecipePath
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.episodes import as_rollout
 from models.parts.rollouts.sample import Sample
 
@@ -99,11 +99,11 @@ class ProgramRollouts(Sample):
         )
         return EpisodeSettings(environment=programs, limits=limits, role="user")
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Run episodes about `problems`; return those of one prompt next to each other, [prompts * G, or fewer]."""
-        settings, seed = self.episodes, round_seed(world.seed, round_number)
+        settings, seed = self.episodes, round_seed(resources.seed, round_number)
         driven = settings.environment.drive(
-            world.sampler(), world.codec, settings.limits, problems, self.sampling, seed
+            resources.sampler(), resources.codec, settings.limits, problems, self.sampling, seed
         )
         assert driven is not None, "programs ask by themselves"
         made: list[Rollout] = []

@@ -20,8 +20,8 @@ from models.base.bounds import Positive
 from models.base.seeds import round_seed, second_sampling_seed
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.improved import Improved
 from models.parts.rollouts.sample import draw
 
@@ -44,31 +44,33 @@ class Refined(Improved):
         """Return the number of samples and refinements."""
         return self.group_size * (1 + self.refinements)
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return samples, then refinements, prompt by prompt, [prompts * G and more]."""
-        seed = round_seed(world.seed, round_number)
-        sampled = draw(world, problems, self.sampling, seed)
-        refined = self._refine(world, sampled, second_sampling_seed(seed))
+        seed = round_seed(resources.seed, round_number)
+        sampled = draw(resources, problems, self.sampling, seed)
+        refined = self._refine(resources, sampled, second_sampling_seed(seed))
         rollouts = []
         for number in range(len(problems)):
             rollouts += sampled[number * self.group_size : (number + 1) * self.group_size]
             rollouts += [rollout for rollout in refined if rollout.group == number]
         return rollouts
 
-    def _refine(self, world: World, sampled: Sequence[Rollout], seed: int) -> list[Rollout]:
+    def _refine(self, resources: RunResources, sampled: Sequence[Rollout], seed: int) -> list[Rollout]:
         """Return refinements of each sample, each under the plain prompt and in the sample's group."""
         tried = [rollout for rollout in sampled if not (self.only_wrong and solves(rollout))]
         if not tried:
             return []
-        asked, said = self._behind(world, tried)
-        drawn = draw(world, asked, replace(self.sampling, samples=self.refinements), seed, origin="refined")
+        context_problems, feedback_texts = self._with_feedback(resources, tried)
+        refinements = draw(
+            resources, context_problems, replace(self.sampling, samples=self.refinements), seed, origin="refined"
+        )
         return [
             replace(
                 rollout,
                 problem=tried[rollout.group].problem,
                 group=tried[rollout.group].group,
                 behaviour_log_probs=None,
-                source=replace(rollout.source, feedback=said[rollout.group]),
+                source=replace(rollout.source, feedback=feedback_texts[rollout.group]),
             )
-            for rollout in drawn
+            for rollout in refinements
         ]

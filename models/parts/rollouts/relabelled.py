@@ -20,8 +20,8 @@ from models.base.seeds import round_seed, turn_seed
 from models.engines.engine import requests_of
 from models.method.problem import Problem, texts_of
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.episodes.solved import reached_goal
 from models.parts.rollouts.episodes import Episodes
 
@@ -30,19 +30,19 @@ from models.parts.rollouts.episodes import Episodes
 class Relabelled(Episodes):
     """Episodes, and failed ones again under the goals that they reached. Set under `rollouts:`."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return episodes, those of one prompt next to each other, then the relabelled ones, [prompts * G and more]."""
-        made = super().__call__(world, problems, round_number)
-        asks = requests_of(
-            [problem.tokens for problem in problems], self.sampling, round_seed(world.seed, round_number)
+        made = super().__call__(resources, problems, round_number)
+        requests = requests_of(
+            [problem.tokens for problem in problems], self.sampling, round_seed(resources.seed, round_number)
         )
         again = [
             (relabelled, len(rollout.problem.tokens) + self.max_tokens - len(relabelled.completion))
-            for rollout, ask in zip(made, asks, strict=True)
+            for rollout, request in zip(made, requests, strict=True)
             if rollout.episode.cut in ("", "turns") and not reached_goal(rollout)
-            if (relabelled := self._relabelled(rollout, turn_seed(ask.seed, -1))) is not None
+            if (relabelled := self._relabelled(rollout, turn_seed(request.seed, -1))) is not None
         ]
-        prompts = world.codec.prompts(*texts_of([rollout.problem for rollout, _ in again]))
+        prompts = resources.codec.prompts(*texts_of([rollout.problem for rollout, _ in again]))
         return made + [
             replace(rollout, problem=replace(rollout.problem, tokens=tuple(ids)), group=len(problems) + number)
             for number, ((rollout, room), ids) in enumerate(zip(again, prompts, strict=True))

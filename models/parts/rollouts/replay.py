@@ -17,8 +17,8 @@ from models.base.bounds import Positive
 from models.base.seeds import choice_seed, round_seed
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 
 
@@ -32,11 +32,11 @@ class Replay(Sample):
     replayed: Positive = 16
     """Groups of earlier rounds that are added to the fresh ones; fewer while the memory holds fewer."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return fresh completions, then replayed ones, each group by itself, [(prompts + replayed) * G]."""
-        seed = round_seed(world.seed, round_number)
-        fresh = draw(world, problems, self.sampling, seed)
-        memory = world.learner.memory
+        seed = round_seed(resources.seed, round_number)
+        fresh = draw(resources, problems, self.sampling, seed)
+        memory = resources.learner.memory
         again = drawn_again(memory[-self.rounds_kept :], self.replayed, choice_seed(seed), first=len(problems))
         memory.append(fresh)
         del memory[: -self.rounds_kept]

@@ -12,9 +12,9 @@ from models.base.seeds import round_seed
 from models.engines.engine import Sampling
 from models.method.problem import Origin, Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
 from models.method.rollout_source import Rollouts
-from models.method.world import World
 
 
 @part("sample")
@@ -50,17 +50,17 @@ class Sample(Rollouts):
         """Whether completions can be trained on as they end; false for subclasses, which add to the samples."""
         return type(self) is Sample
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
-        return draw(world, problems, self.sampling, round_seed(world.seed, round_number))
+        return draw(resources, problems, self.sampling, round_seed(resources.seed, round_number))
 
 
 def draw(
-    world: World, problems: Sequence[Problem], sampling: Sampling, seed: int, origin: Origin = "policy"
+    resources: RunResources, problems: Sequence[Problem], sampling: Sampling, seed: int, origin: Origin = "policy"
 ) -> list[Rollout]:
     """Sample the engine's completions of `problems`, those of one prompt next to each other, [prompts * G]."""
-    groups = world.sampler().generate([problem.tokens for problem in problems], sampling, seed)
-    texts = iter(world.codec.text([generated.tokens for group in groups for generated in group]))
+    groups = resources.sampler().generate([problem.tokens for problem in problems], sampling, seed)
+    texts = iter(resources.codec.text([generated.tokens for group in groups for generated in group]))
     return [
         Rollout(
             problem,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from models.base.seeds import round_seed, second_sampling_seed
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 
 
@@ -26,13 +26,13 @@ class SampleAndGreedy(Sample):
         """Return the number of samples and the greedy completion."""
         return self.group_size + 1
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return samples, then the greedy completion, prompt by prompt, [prompts * (G + 1)]."""
-        seed = round_seed(world.seed, round_number)
-        sampled = draw(world, problems, self.sampling, seed)
+        seed = round_seed(resources.seed, round_number)
+        sampled = draw(resources, problems, self.sampling, seed)
         likeliest = replace(self.sampling, temperature=0.0, samples=1)
         # the result is deterministic, but an engine seeds torch's generator, which others may draw from afterwards
-        drawn = draw(world, problems, likeliest, second_sampling_seed(seed), origin="greedy")
+        drawn = draw(resources, problems, likeliest, second_sampling_seed(seed), origin="greedy")
         greedy = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in drawn]
         size = self.group_size
         return [

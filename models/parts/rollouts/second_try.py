@@ -24,8 +24,8 @@ from models.base.seeds import round_seed, second_sampling_seed
 from models.method.episode import Episode, transcript
 from models.method.problem import Problem, systems_of
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.episodes.solved import reached_goal
 from models.parts.rollouts.episodes import Episodes, as_rollout
 from models.text.encoding import Codec
@@ -54,20 +54,20 @@ class SecondTryEpisodes(Episodes):
         A failed episode has at most `max_tokens`.
         """
         room = self.max_tokens if "{failed}" in self.guidance else 0
-        guided = codec.prompts([self._guided(problem, "") for problem in problems], systems_of(problems))
+        guided = codec.prompts([self._guided_prompt(problem, "") for problem in problems], systems_of(problems))
         return [max(0, len(ids) + room - len(problem.tokens)) for ids, problem in zip(guided, problems, strict=True)]
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return episodes, then guided ones if all failed, prompt by prompt, [prompts * G and more]."""
-        first = super().__call__(world, problems, round_number)
+        first = super().__call__(resources, problems, round_number)
         groups = [first[at : at + self.group_size] for at in range(0, len(first), self.group_size)]
         failed = [number for number, group in enumerate(groups) if not any(map(reached_goal, group))]
-        guided = self._again(world, problems, groups, failed, round_number)
+        guided = self._draw_guided(resources, problems, groups, failed, round_number)
         return [rollout for number, group in enumerate(groups) for rollout in (*group, *guided.get(number, ()))]
 
-    def _again(
+    def _draw_guided(
         self,
-        world: World,
+        resources: RunResources,
         problems: Sequence[Problem],
         groups: Sequence[Sequence[Rollout]],
         failed: Sequence[int],
@@ -76,33 +76,33 @@ class SecondTryEpisodes(Episodes):
         """Draw guided episodes; return them by the number of their problem, each under the plain prompt."""
         if not failed:
             return {}
-        texts = [self._guided(problems[number], _shown(groups[number][0])) for number in failed]
+        texts = [self._guided_prompt(problems[number], _text_of(groups[number][0])) for number in failed]
         systems = [problems[number].system for number in failed]
-        asked = [
+        guided_problems = [
             replace(problems[number], tokens=tuple(ids))
-            for number, ids in zip(failed, world.codec.prompts(texts, systems), strict=True)
+            for number, ids in zip(failed, resources.codec.prompts(texts, systems), strict=True)
         ]
         sampling = replace(self.sampling, samples=self.retries)
-        seed = second_sampling_seed(round_seed(world.seed, round_number))
-        played = play(world.sampler(), world.codec, self.episodes, asked, sampling, seed)
-        made = {
-            number: [self._plain(problems[number], number, episode) for episode in group]
-            for number, group in zip(failed, played, strict=True)
+        seed = second_sampling_seed(round_seed(resources.seed, round_number))
+        guided_episodes = play(resources.sampler(), resources.codec, self.episodes, guided_problems, sampling, seed)
+        rollouts = {
+            number: [self._under_plain_prompt(problems[number], number, episode) for episode in group]
+            for number, group in zip(failed, guided_episodes, strict=True)
         }
         return {
             number: [rollout for rollout in group if not self.only_right or reached_goal(rollout)]
-            for number, group in made.items()
+            for number, group in rollouts.items()
         }
 
-    def _plain(self, problem: Problem, number: int, episode: Episode) -> Rollout:
+    def _under_plain_prompt(self, problem: Problem, number: int, episode: Episode) -> Rollout:
         rollout = as_rollout(problem, number, episode, self.episodes.limits)
         explained = replace(rollout.source, origin="explained")
         return replace(rollout, problem=problem, behaviour_log_probs=None, source=explained)
 
-    def _guided(self, problem: Problem, failed: str) -> str:
-        known = self.guidance.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer)
-        return known.replace("{failed}", failed)
+    def _guided_prompt(self, problem: Problem, failed: str) -> str:
+        prompt = self.guidance.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer)
+        return prompt.replace("{failed}", failed)
 
 
-def _shown(rollout: Rollout) -> str:
+def _text_of(rollout: Rollout) -> str:
     return transcript(rollout.episode.turns) or rollout.text

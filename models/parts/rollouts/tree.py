@@ -29,8 +29,8 @@ from models.base.bounds import Count, Positive, Share
 from models.base.seeds import round_seed
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
-from models.method.world import World
 from models.parts.rollouts.episodes import Episodes
 
 WORTH: dict[Literal["solved", "rewards"], Worth] = {
@@ -63,18 +63,18 @@ class Searched(Episodes):
     question: str = "Is the last step right?"
     """Question to the policy for the verdict; it answers yes or no."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the turns of known value of the trees of `problems`, those of a node next to each other, [turns]."""
         search = Search(
-            engine=world.sampler(),
-            codec=world.codec,
+            engine=resources.sampler(),
+            codec=resources.codec,
             episodes=self.episodes,
             sampling=self.sampling,
             growth=self._growth,
             worth=WORTH[self.worth],
-            critique=self._critique(world),
+            critique=self._critique(resources),
         )
-        trees = search.grow(problems, round_seed(world.seed, round_number))
+        trees = search.grow(problems, round_seed(resources.seed, round_number))
         valuing = self._growth.valuing
         return turns_of_trees(problems, trees, lambda node: node.value(valuing))
 
@@ -90,12 +90,12 @@ class Searched(Episodes):
             valuing=Valuing(backup=self.backup, critique_share=share),
         )
 
-    def _critique(self, world: World) -> Critique | None:
+    def _critique(self, resources: RunResources) -> Critique | None:
         match self.critique:
             case "likelihood":
                 return by_likelihood
             case "verdict":
-                return VerdictCritique(world.sampler(), world.codec, self.question)
+                return VerdictCritique(resources.sampler(), resources.codec, self.question)
         return None
 
 

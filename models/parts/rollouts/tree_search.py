@@ -31,8 +31,8 @@ from models.base.seeds import round_seed
 from models.learner.packing import Sequences
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.rollout import Extra, Rollout, RolloutEpisode, RolloutSource
-from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.parts.rollouts.tree import turns_of_trees
 from models.parts.shared.step_quality import step_quality
@@ -87,12 +87,12 @@ class TreeSearch(Sample):
         """Return the number of answers that are drawn, or of steps at a node."""
         return self.nodes if self.emit == "paths" else self.group_size
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the content of the trees of `problems`, [answers] grouped by problem or [steps] by node."""
         valuing = Valuing(backup=self.backup)
         search = StepSearch(
-            engine=world.sampler(),
-            codec=world.codec,
+            engine=resources.sampler(),
+            codec=resources.codec,
             sampling=self.sampling,
             growth=Growth(
                 order="puct",
@@ -103,23 +103,23 @@ class TreeSearch(Sample):
                 valuing=valuing,
             ),
             marks=self.marks,
-            estimate=partial(critic_estimates, world) if self.critic_share else None,
+            estimate=partial(critic_estimates, resources) if self.critic_share else None,
             estimate_share=self.critic_share,
         )
-        trees = search.grow(problems, round_seed(world.seed, round_number))
+        trees = search.grow(problems, round_seed(resources.seed, round_number))
         known = [qualities(tree) if self.values == "quality" else backed_up(tree) for tree in trees]
         if self.emit == "paths":
-            return whole_answers(world, problems, trees, known)
+            return whole_answers(resources, problems, trees, known)
         worth = {node: value for values in known for node, value in values.items()}
         return turns_of_trees(problems, trees, lambda node: worth.get(id(node)))
 
 
-def critic_estimates(world: World, problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
+def critic_estimates(resources: RunResources, problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
     """Return the critic's estimate after each node, [nodes], within the range of an answer's value, [0, 1]."""
-    critic = critic_of(world.learner.companions["critic"])
+    critic = critic_of(resources.learner.companions["critic"])
     # The critic reads a value before each token: one more token, any one, gives the value after the step.
     read = Sequences([problem.tokens for problem in problems], [(*node.history, node.tokens[-1]) for node in nodes])
-    rows = read_values(critic, read, autocast=world.learner.autocast, token_budget=world.token_budget)
+    rows = read_values(critic, read, autocast=resources.learner.autocast, token_budget=resources.token_budget)
     return [min(1.0, max(0.0, float(row[-1]))) for row in rows]
 
 
@@ -154,14 +154,14 @@ def qualities(tree: SearchTree) -> Known:
 
 
 def whole_answers(
-    world: World, problems: Sequence[Problem], trees: Sequence[SearchTree], known: Sequence[Known]
+    resources: RunResources, problems: Sequence[Problem], trees: Sequence[SearchTree], known: Sequence[Known]
 ) -> list[Rollout]:
     """Return every answer that was drawn, as often as it was, those of a problem next to each other, [answers].
 
     If each counted once, imitation would raise rare answers as much as frequent ones.
     """
     ends = [(number, node) for number, tree in enumerate(trees) for node in tree.root.below() if node.over]
-    texts = world.codec.text([node.history for _, node in ends])
+    texts = resources.codec.text([node.history for _, node in ends])
     made: list[Rollout] = []
     for (number, end), text in zip(ends, texts, strict=True):
         values: list[float | None] = []

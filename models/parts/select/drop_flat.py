@@ -31,7 +31,8 @@ class DropFlat(Select):
 
     drops_flat = True
     by: str = "total"
-    """Reward component that must spread; `total` is the weighted sum."""
+    """Label of the reward that must spread: one of the recipe; `total`, the weighted sum; or `overlong`, the penalty of
+    `truncated.rule: soft_penalty`. Objectives on pairs need `total`."""
     tolerance: NonNegativeFloat = 1e-4
     """Largest spread (max - min) that counts as zero."""
     refills: Annotated[int, Field(ge=0, le=1000)] = 0

@@ -10,8 +10,8 @@ from models.learner.packing import PerToken
 from models.method.advantage import Advantage, Signal
 from models.method.episode_parts import rows_of_wholes
 from models.method.learner import Companion
+from models.method.resources import RunResources
 from models.method.scored import Scored
-from models.method.world import World
 from models.reward_models.critic.fit import critic_of, fit_critic
 from models.reward_models.critic.model import new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
@@ -43,25 +43,29 @@ class CriticAdvantage(Advantage):
         """Return the critic as it begins: the policy's backbone with a fresh head."""
         return new_critic(policy, self.critic)
 
-    def _values(self, world: World, scored: Scored) -> list[Tensor]:
+    def _values(self, resources: RunResources, scored: Scored) -> list[Tensor]:
         """Return the critic's value before each token, [completions] tensors of [tokens of it]."""
-        critic = critic_of(world.learner.companions[self.companion])
-        values = read_values(critic, scored.sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
+        critic = critic_of(resources.learner.companions[self.companion])
+        values = read_values(
+            critic, scored.sequences, autocast=resources.learner.autocast, token_budget=resources.token_budget
+        )
         return rows_of_wholes(values, scored.rollouts)
 
-    def _alone(self, world: World) -> bool:
+    def _alone(self, resources: RunResources) -> bool:
         """Return whether the critic still learns alone, so that the policy must not change."""
-        return world.learner.companions[self.companion].updates < self.critic.pretraining
+        return resources.learner.companions[self.companion].updates < self.critic.pretraining
 
-    def _fit(self, world: World, scored: Scored, signal: Signal, counted: PerToken | None = None) -> dict[str, float]:
+    def _fit(
+        self, resources: RunResources, scored: Scored, signal: Signal, counted: PerToken | None = None
+    ) -> dict[str, float]:
         """Fit the critic to the round's returns, at the tokens that are `counted`. Returns its metrics."""
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
         return fit_critic(
-            world.learner.companions[self.companion],
+            resources.learner.companions[self.companion],
             scored,
             signal.returns,
             signal.values,
             counted=counted,
-            autocast=world.learner.autocast,
-            token_budget=world.token_budget,
+            autocast=resources.learner.autocast,
+            token_budget=resources.token_budget,
         )

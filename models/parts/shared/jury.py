@@ -96,12 +96,12 @@ class Verdicts:
     """Number of judged pairs with each outcome."""
 
     @property
-    def asked(self) -> int:
+    def pair_count(self) -> int:
         """Number of pairs that the jury judged."""
         return sum(self.fates.values())
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """Number of pairs with each outcome as text, such as `12 agreed, 3 tied, 0 disputed, 1 unread`."""
         return ", ".join(f"{self.fates[fate]} {fate}" for fate in FATES)
 
@@ -117,18 +117,18 @@ def ask_jury(settings: JurySettings, judge: GenerativeJudge, solutions: Sequence
     Raises:
         models.base.http_client.NoAnswer: no question got an answer.
     """
-    there = list({(each.problem.id, each.text): each for each in solutions if each.finished or settings.cut}.values())
-    prompts = {name: number for number, name in enumerate(dict.fromkeys(each.problem.id for each in there))}
-    places = rivals_of([prompts[each.problem.id] for each in there], settings.rivals)
-    asked = [(there[mine], there[other]) for mine, other in places]
-    rollouts = [_rollout(each, number) for number, pair in enumerate(asked) for each in pair]
-    held: list[list[float]] = []
+    usable = list({(each.problem.id, each.text): each for each in solutions if each.finished or settings.cut}.values())
+    prompts = {name: number for number, name in enumerate(dict.fromkeys(each.problem.id for each in usable))}
+    places = rivals_of([prompts[each.problem.id] for each in usable], settings.rivals)
+    pairs = [(usable[mine], usable[other]) for mine, other in places]
+    rollouts = [_rollout(each, number) for number, pair in enumerate(pairs) for each in pair]
+    votes_by_juror: list[list[float]] = []
     for juror in settings.jury:
         values = juror.judged(judge, rollouts, seed).values.double()
-        held.append((values[0::2] - values[1::2]).tolist())
+        votes_by_juror.append((values[0::2] - values[1::2]).tolist())
     fates: Counter[Fate] = Counter(dict.fromkeys(FATES, 0))
     agreed: dict[str, list[JudgedPair]] = {}
-    for (first, second), votes in zip(asked, zip(*held, strict=True), strict=True):
+    for (first, second), votes in zip(pairs, zip(*votes_by_juror, strict=True), strict=True):
         fate, gap = decide(votes, settings.least_agreed)
         fates[fate] += 1
         if fate == "unread" and settings.unread == "drawn":
@@ -151,13 +151,13 @@ def decide(votes: Sequence[float], least: float) -> tuple[Fate, float]:
         least: minimum share of the jurors that must prefer the same one.
     """
     known = [vote for vote in votes if vote == vote]
-    ahead, behind = sum(vote > 0 for vote in known), sum(vote < 0 for vote in known)
+    wins, losses = sum(vote > 0 for vote in known), sum(vote < 0 for vote in known)
     gap = sum(known) / len(known) if known else 0.0
-    if max(ahead, behind) >= least * len(votes) and gap * (ahead - behind) > 0:
+    if max(wins, losses) >= least * len(votes) and gap * (wins - losses) > 0:
         return "agreed", gap
     if len(known) < len(votes):
         return "unread", gap
-    return ("disputed" if ahead and behind else "tied"), gap
+    return ("disputed" if wins and losses else "tied"), gap
 
 
 def _rollout(solution: Solution, group: int) -> Rollout:

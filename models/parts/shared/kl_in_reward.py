@@ -28,9 +28,9 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.method.advantage import Advantage
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.scored import Scored
-from models.method.world import World
 from models.reward_models.critic.fit import trained_mask
 
 ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -41,18 +41,18 @@ ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
 """KL(policy || reference) estimated at each sampled token from log pi/ref, any shape, nats."""
 
 
-def log_ratios(world: World, rollouts: Sequence[Rollout], weight: float) -> list[Tensor]:
+def log_ratios(resources: RunResources, rollouts: Sequence[Rollout], weight: float) -> list[Tensor]:
     """Compute log pi_old / reference of each token, [completions] tensors of [tokens of it], nats, on the CPU.
 
     Raises:
         UserError: the recipe has no reference; the line names `advantage.kl_in_reward`, which is `weight`.
     """
-    reference = world.readings.reference(rollouts)
+    reference = resources.readings.reference(rollouts)
     if reference is None:
         raise UserError(
             f"advantage.kl_in_reward is {weight}, but the recipe has no reference to compare the policy with"
         )
-    policy = world.readings.policy(rollouts)
+    policy = resources.readings.policy(rollouts)
     return [mine.cpu() - other.cpu() for mine, other in zip(policy, reference, strict=True)]
 
 
@@ -72,7 +72,7 @@ class KlInReward(Advantage):
         """Whether the penalty is on, by which completions of equal reward differ."""
         return self.kl_in_reward > 0
 
-    def _token_kls(self, world: World, scored: Scored) -> tuple[list[int], list[Tensor]]:
+    def _token_kls(self, resources: RunResources, scored: Scored) -> tuple[list[int], list[Tensor]]:
         """Return the completions that pay for their KL, and the estimate at each of their tokens.
 
         Returns:
@@ -86,10 +86,10 @@ class KlInReward(Advantage):
         if not own:
             return [], []
         estimate = ESTIMATORS[self.kl_in_reward_estimator]
-        rows = log_ratios(world, [scored.rollouts[index] for index in own], self.kl_in_reward)
+        rows = log_ratios(resources, [scored.rollouts[index] for index in own], self.kl_in_reward)
         return own, [estimate(row) for row in rows]
 
-    def _penalised(self, world: World, scored: Scored) -> Scored:
+    def _penalised(self, resources: RunResources, scored: Scored) -> Scored:
         """Return `scored` with the penalty subtracted from the rewards of the policy's samples.
 
         Answers of the data, opponents and greedy baselines keep theirs: they are not samples from which the mean over
@@ -98,7 +98,7 @@ class KlInReward(Advantage):
         Raises:
             UserError: a penalty is set, but the recipe has no reference.
         """
-        own, kls = self._token_kls(world, scored)
+        own, kls = self._token_kls(resources, scored)
         if not own:
             return scored
         sums = [row[trained_mask(scored.rollouts[index])].sum() for index, row in zip(own, kls, strict=True)]

@@ -11,8 +11,8 @@ from models.learner.distribution import Distribution
 from models.learner.fused_log_probs import next_token_log_probs
 from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.written_tokens import written_rows
 
 BLOCK = 1024
@@ -20,7 +20,7 @@ BLOCK = 1024
 
 
 def at_written_tokens(
-    world: World, rollouts: Sequence[Rollout], distribution: Distribution, number: Callable[[Tensor], Tensor]
+    resources: RunResources, rollouts: Sequence[Rollout], distribution: Distribution, number: Callable[[Tensor], Tensor]
 ) -> list[Tensor]:
     """Apply `number` to the policy's distribution before each written token, [completions] tensors of [written of it].
 
@@ -28,11 +28,11 @@ def at_written_tokens(
         distribution: temperature, top-p and top-k that the probabilities are read with.
         number: of log-probs over the vocabulary, [tokens, vocabulary] -> [tokens].
     """
-    learner = world.learner
+    learner = resources.learner
     head = output_head(learner.policy)
 
     def read(row: Sequences, indices: Sequence[int]) -> Tensor:
         states, _ = completion_states(learner.policy, row, learner.autocast)
         return torch.cat([number(next_token_log_probs(block, head, distribution)) for block in states.split(BLOCK)])
 
-    return written_rows(world.readings.each(rollouts, read), rollouts)
+    return written_rows(resources.readings.each(rollouts, read), rollouts)

@@ -36,9 +36,9 @@ def score_gradient(scores: Tensor, rankings: Tensor) -> Tensor:
         rankings: things by place, [rankings, things].
     """
     ordered = scores.double()[rankings]
-    behind = ordered.flip(-1).logcumsumexp(-1).flip(-1)  # log sum of exp over a place and all behind it
-    # sum over the places up to one's own of exp(own - behind): each term is at most 1
-    terms = (ordered[:, None, :] - behind[:, :, None]).clamp(max=0.0).exp().triu()
+    log_remaining = ordered.flip(-1).logcumsumexp(-1).flip(-1)  # log sum of exp over a place and all later ones
+    # sum over the places up to one's own of exp(own - log_remaining): each term is at most 1
+    terms = (ordered[:, None, :] - log_remaining[:, :, None]).clamp(max=0.0).exp().triu()
     placed = 1.0 - terms.sum(1)
     return torch.zeros_like(placed).scatter(-1, rankings, placed)
 

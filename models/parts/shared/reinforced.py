@@ -20,10 +20,10 @@ from models.method.fit import fit_round
 from models.method.judge import Answer
 from models.method.learner import Companion, Learner
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo
 from models.parts.select.drop_flat import DropFlat
@@ -45,7 +45,7 @@ class JudgedQuestion:
 
 
 def reinforce(
-    world: World,
+    resources: RunResources,
     companion: Companion,
     answered: Sequence[JudgedQuestion],
     *,
@@ -59,7 +59,7 @@ def reinforce(
     Returns metrics: those of the fit, if there was one, and the share of the questions that it was trained on.
 
     Args:
-        world: gives the token budget and the data type of autocast.
+        resources: gives the token budget and the data type of autocast.
         companion: the judge and its optimiser, updated in place.
         answered: in the judge's own tokens; answers without tokens are skipped.
         temperature: at which the answers were drawn.
@@ -70,26 +70,26 @@ def reinforce(
     Raises:
         NotFinite: the loss or a gradient is not finite.
     """
-    made = [
+    samples = [
         (_rollout(each.question, group, answer), worth, each.weight)
         for group, each in enumerate(answered)
         for answer, worth in zip(each.answers, each.worth, strict=True)
-        if answer.tokens and answer.asked
+        if answer.tokens and answer.question_tokens
     ]
-    scored = Scored([rollout for rollout, _, _ in made], torch.tensor([worth for _, worth, _ in made]), {}, {})
+    scored = Scored([rollout for rollout, _, _ in samples], torch.tensor([worth for _, worth, _ in samples]), {}, {})
     kept = DropFlat()(scored)
     trained = {"trained_share": len(scored.groups[kept].unique()) / max(1, len(answered))}
     if not len(kept):
         return trained
     chosen = scored.take(kept)
-    weights = torch.tensor([weight for _, _, weight in made])[kept]
-    advantages = GroupRelative().of_completions(world, chosen) * weights
+    weights = torch.tensor([weight for _, _, weight in samples])[kept]
+    advantages = GroupRelative().of_completions(resources, chosen) * weights
     learner = Learner(
         companion.model,
         companion.optimiser,
         None,
         None,
-        world.learner.autocast,
+        resources.learner.autocast,
         Distribution(temperature=temperature),
         updates=companion.updates,
     )
@@ -99,7 +99,7 @@ def reinforce(
             Grpo(kl=0.0),
             chosen,
             [torch.full((int(count),), float(a)) for count, a in zip(chosen.lengths, advantages, strict=True)],
-            ScheduleSettings(rounds=1, epochs=passes, token_budget=world.token_budget, optimiser=optimiser),
+            ScheduleSettings(rounds=1, epochs=passes, token_budget=resources.token_budget, optimiser=optimiser),
             longest=int(chosen.lengths.max()),
         )
     except NotFinite as error:
@@ -109,6 +109,6 @@ def reinforce(
 
 
 def _rollout(question: str, group: int, answer: Answer) -> Rollout:
-    said = None if answer.log_probs is None else torch.tensor(answer.log_probs)
-    asked = Problem(question, question, tokens=answer.asked)
-    return Rollout(asked, group, answer.tokens, said, answer.text, answer.finished)
+    log_probs = None if answer.log_probs is None else torch.tensor(answer.log_probs)
+    problem = Problem(question, question, tokens=answer.question_tokens)
+    return Rollout(problem, group, answer.tokens, log_probs, answer.text, answer.finished)

@@ -164,11 +164,11 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
         parameters = numbers_of(plain)
         judge = judge_config(recipe, config)
         judging = plain if judge is None else new_shapes(judge)
-        beside = companions_of((*recipe.rewards, recipe.advantage), plain, lambda: judging).values()
+        companion_models = companions_of((*recipe.rewards, recipe.advantage), plain, lambda: judging).values()
         companions = sum(
             2 * FLOAT * _share(learns := list(companion.model.parameters()), count)
             + (2 * FLOAT * _share(learns, count) if in_float(companion.optimiser) else moment_bytes(learns))
-            for companion in beside
+            for companion in companion_models
         )
         kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
         saved = 0
@@ -232,9 +232,9 @@ def _put_together(policy: nn.Module) -> int:
     the one that is fetched at the same time, and the gradients of all but the last."""
     layers = layers_of(policy)
     (layer, trained), whole = max((_both(part) for part in layers), default=(0, 0)), _both(policy)
-    beside = whole[0] - sum(numbers_of(part) for part in layers)
-    beside_trained = whole[1] - sum(_both(part)[1] for part in layers)
-    return FLOAT * (beside + 2 * layer + beside_trained + trained)
+    outside_layers = whole[0] - sum(numbers_of(part) for part in layers)
+    outside_layers_trained = whole[1] - sum(_both(part)[1] for part in layers)
+    return FLOAT * (outside_layers + 2 * layer + outside_layers_trained + trained)
 
 
 def _both(module: nn.Module) -> tuple[int, int]:

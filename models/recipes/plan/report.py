@@ -53,7 +53,8 @@ def this_device() -> Device:
 def _head(recipe: Recipe, given: PlanContext, plans: Sequence[Stage], whence: str) -> list[str]:
     rollouts, prompt = recipe.rollouts, given.prompt
     completions = recipe.largest_round
-    learned = rollouts.prompts * prompt + completions * rollouts.max_tokens
+    prompts = rollouts.groups_in_round()
+    learned = prompts * prompt + completions * rollouts.max_tokens
     needs = plans[0].needs
     rows = [
         f"{plan.name} {plan.row.tokens:,} tokens ({KEYS[plan.name]} {budget_of(plan.name, recipe):,})" for plan in plans
@@ -63,7 +64,7 @@ def _head(recipe: Recipe, given: PlanContext, plans: Sequence[Stage], whence: st
         "policy": f"{needs.parameters:,} parameters ({whence}), {needs.trained:,} of them trained",
         "precision": "float32" if given.autocast is None else "products in bfloat16, weights and optimiser in float32",
         "stages": ", then ".join(name for name in IN_TURN if name in {plan.name for plan in plans}),
-        "a round": f"{rollouts.prompts:,} prompts, {completions:,} completions, {rollouts.max_tokens:,} tokens at most",
+        "a round": f"{prompts:,} prompts, {completions:,} completions, {rollouts.max_tokens:,} tokens at most",
         "tokens": drawn,
         "longest row": "; ".join(rows),
         "placement": f"{recipe.placement}{WHOLE if recipe.placement.learners > 1 else ''}",

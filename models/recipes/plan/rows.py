@@ -7,6 +7,7 @@ from typing import Any
 
 from models.learner.packing import Sequences, pack_shares
 from models.learner.rows import CPU_ROW_TOKENS
+from models.method.schedule import BUDGET_KEY
 from models.recipes.plan.footprint import Device, PackedRowSize
 from models.recipes.schema import Recipe
 
@@ -24,10 +25,10 @@ def loop_row(recipe: Recipe, config: Any, prompt: int, device: Device) -> Packed
     assert schedule is not None
     group = rollouts.largest_group()
     shares = schedule.minibatches * recipe.placement.learners  # their rows are read at the same time, or before
-    prompts = -(-rollouts.prompts // shares)
+    prompts = -(-rollouts.groups_in_round() // shares)
     labels = [number for number in range(prompts) for _ in range(group)]
     together = labels if recipe.objective.level in ("pair", "group") else None
-    budget, key = schedule.token_budget, "schedule.token_budget"
+    budget, key = schedule.token_budget, BUDGET_KEY
     return largest_row(prompts, group, (prompt, rollouts.max_tokens), budget, key, config, device, together)
 
 

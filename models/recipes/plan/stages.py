@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from models.method.schedule import BUDGET_KEY
 from models.policies.build import new_shapes
 from models.recipes.plan.footprint import (
     FLOAT,
@@ -30,7 +31,7 @@ LOOP, WARM_START, REWARD_MODEL = "loop", "warm start", "reward model"
 IN_TURN = (WARM_START, REWARD_MODEL, LOOP)
 """The stages in the order in which a run reaches them."""
 KEYS = {
-    LOOP: "schedule.token_budget",
+    LOOP: BUDGET_KEY,
     WARM_START: "warm_start.token_budget",
     REWARD_MODEL: "reward_model.fit.token_budget",
 }

@@ -30,6 +30,7 @@ from models.learner.log_probs import hidden_width, plain_inner
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.learner import Companion
+from models.method.schedule import BUDGET_KEY
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -57,13 +58,13 @@ class ActionValues(nn.Module):
         """
         closed = [(*turn, turn[-1]) for turn in turns]  # the state that would predict one more token
         sequences = Sequences(histories, closed, nested=True)
-        rows = all_states(self.backbone, sequences, autocast=None, token_budget=budget, setting="schedule.token_budget")
+        rows = all_states(self.backbone, sequences, autocast=None, token_budget=budget, setting=BUDGET_KEY)
         return torch.stack([row[-1] for row in rows])
 
     def values(self, features: Tensor) -> Tensor:
         """Compute Q of each turn, [turns, hidden] -> [turns]; gradient flows to the head."""
-        said: Tensor = self.head(features).squeeze(-1)
-        return said
+        action_values: Tensor = self.head(features).squeeze(-1)
+        return action_values
 
 
 def following_turns(lengths: Sequence[int]) -> Tensor:

@@ -18,6 +18,7 @@ from models.method.episode_parts import places_of, rows_of_parts
 from models.method.fit import minibatches
 from models.method.learner import Companion
 from models.method.rollout import Rollout
+from models.method.schedule import BUDGET_KEY
 from models.method.scored import Scored
 from models.reward_models.critic.losses import loss_of, values_of
 from models.reward_models.critic.model import Critic
@@ -71,15 +72,15 @@ def fit_critic(
     critic.eval()  # as when the old values were read: dropout would look like a change of the values
     losses = errors = torch.zeros((), dtype=torch.float64, device=place)
     norms = 0.0
-    seen = steps = 0
+    token_count = steps = 0
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
             rows = [place for index in rows for place in places[index] if masks[place].any()]
             tokens = sum(int(masks[index].sum()) for index in rows)
             if not tokens:
                 continue
-            of_step = torch.zeros_like(losses)
-            for row in rows_of(critic, sequences, token_budget, among=rows, setting="schedule.token_budget"):
+            step_loss = torch.zeros_like(losses)
+            for row in rows_of(critic, sequences, token_budget, among=rows, setting=BUDGET_KEY):
                 indices = row.indices
                 kept = to_device(torch.cat([masks[index] for index in indices]).nonzero().squeeze(1), place)
                 outputs = critic.outputs(row.sequences, autocast)[kept]
@@ -90,20 +91,22 @@ def fit_critic(
                 loss = loss_of(outputs, target, before, settings).sum()
                 row.backward(loss / tokens)
                 if row.counts:
-                    of_step = of_step + loss.detach().double()
+                    step_loss = step_loss + loss.detach().double()
                     errors = errors + (values_of(outputs.detach(), settings) - target).abs().double().sum()
-            of_step = ranks.sum(of_step)
-            norms += companion.step(settings.optimiser, "advantage.critic.optimiser", of_step)
-            losses = losses + of_step
-            seen, steps = seen + tokens, steps + 1
+            step_loss = ranks.sum(step_loss)
+            norms += companion.step(settings.optimiser, "advantage.critic.optimiser", step_loss)
+            losses = losses + step_loss
+            token_count, steps = token_count + tokens, steps + 1
     if not steps:
         return {}
-    learned, said = (torch.cat([row[mask] for row, mask in zip(given, masks, strict=True)]) for given in (returns, old))
+    targets, old_values = (
+        torch.cat([row[mask] for row, mask in zip(given, masks, strict=True)]) for given in (returns, old)
+    )
     return {
-        "loss": float(losses) / seen,
-        "error": float(ranks.sum(errors)) / seen,
+        "loss": float(losses) / token_count,
+        "error": float(ranks.sum(errors)) / token_count,
         "gradient_norm": norms / steps,
-        "explained_variance": explained_variance(said, learned),
+        "explained_variance": explained_variance(old_values, targets),
     }
 
 
@@ -115,5 +118,5 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
     Never below minus one: if the returns hardly spread, a lower number would only reflect their small variance.
     """
     variance = float(returns.double().var(unbiased=False))
-    left = float((returns.double() - values.double()).var(unbiased=False))
-    return max(-1.0, 1.0 - left / variance) if variance > 0 else 0.0
+    residual = float((returns.double() - values.double()).var(unbiased=False))
+    return max(-1.0, 1.0 - residual / variance) if variance > 0 else 0.0

@@ -20,6 +20,7 @@ from models.learner.optimiser import build_optimiser
 from models.learner.packing import Sequences
 from models.learner.whole_weights import with_whole_weights
 from models.method.learner import Companion
+from models.method.schedule import BUDGET_KEY
 from models.reward_models.critic.losses import values_of
 from models.reward_models.critic.settings import CriticSettings
 
@@ -90,5 +91,5 @@ def read_values(
         sequences,
         lambda part, cut: values_of(critic.outputs(part, autocast), critic.settings).cpu(),
         token_budget=token_budget,
-        setting="schedule.token_budget",
+        setting=BUDGET_KEY,
     )

@@ -32,8 +32,8 @@ class LocalJudge(GenerativeJudge):
         """
         self._settings, self._seed, self._folder = settings, seed, folder
         self._codec = Codec(load_tokenizer(folder), settings.chat, ends_of_folder(folder))
-        of_engine = EngineSettings(name="transformers", precision="float32")
-        self._engine = TransformersEngine(folder, of_engine, end=self._codec.ends)
+        engine_settings = EngineSettings(name="transformers", precision="float32")
+        self._engine = TransformersEngine(folder, engine_settings, end=self._codec.ends)
         positions = getattr(self._engine.model.config.get_text_config(), "max_position_embeddings", None)
         self._longest: int | None = None if positions is None else int(positions)
 
@@ -49,7 +49,7 @@ class LocalJudge(GenerativeJudge):
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         """See `GenerativeJudge.ask`. A question that leaves no room for an answer gets `MISSING`."""
-        wanted: list[tuple[str, CompletionRequest]] = []
+        requests: list[tuple[str, CompletionRequest]] = []
         for text, ids in self._in_tokens(questions):
             room = self._settings.max_tokens
             if self._longest is not None:
@@ -57,17 +57,17 @@ class LocalJudge(GenerativeJudge):
             if room < 1 or not ids:
                 continue
             version = self._engine.version
-            wanted += [
+            requests += [
                 (text, CompletionRequest(tuple(ids), vote_seed(self._seed, text, vote, version), room))
                 for vote in range(votes)
             ]
-        drawing = TokenSampling(temperature=0.0 if greedy else self._settings.temperature)
-        made = self._engine.each([ask for _, ask in wanted], drawing) if wanted else []
-        texts = self._codec.text([each.tokens for each in made])
+        sampling = TokenSampling(temperature=0.0 if greedy else self._settings.temperature)
+        completions = self._engine.complete([request for _, request in requests], sampling) if requests else []
+        texts = self._codec.text([completion.tokens for completion in completions])
         answers: dict[str, list[Answer]] = {}
-        for (question, ask), each, text in zip(wanted, made, texts, strict=True):
-            said = None if each.log_probs is None else tuple(each.log_probs.tolist())
-            answer = Answer(text, each.finished, said, tuple(ask.prompt), each.tokens)
+        for (question, request), completion, text in zip(requests, completions, texts, strict=True):
+            log_probs = None if completion.log_probs is None else tuple(completion.log_probs.tolist())
+            answer = Answer(text, completion.finished, log_probs, tuple(request.prompt), completion.tokens)
             answers.setdefault(question, []).append(answer)
         return [answers.get(text, [MISSING] * votes) for text in questions]
 
@@ -75,11 +75,11 @@ class LocalJudge(GenerativeJudge):
         """See `GenerativeJudge.likelihoods`. Prefixes that the answers share are read once."""
         answers = self._codec.completions(list(texts))
         room = None if self._longest is None else self._longest - max(map(len, answers))
-        read = [(text, ids) for text, ids in self._in_tokens(questions) if room is None or len(ids) <= room]
-        sequences = Sequences([ids for _, ids in read for _ in answers], [ids for _ in read for ids in answers])
-        rows = all_log_probs(self._reader, sequences) if read else []
+        fitting = [(text, ids) for text, ids in self._in_tokens(questions) if room is None or len(ids) <= room]
+        sequences = Sequences([ids for _, ids in fitting for _ in answers], [ids for _ in fitting for ids in answers])
+        rows = all_log_probs(self._reader, sequences) if fitting else []
         means = [float(row.double().mean()) for row in rows]
-        known = {text: means[at * len(answers) : (at + 1) * len(answers)] for at, (text, _) in enumerate(read)}
+        known = {text: means[at * len(answers) : (at + 1) * len(answers)] for at, (text, _) in enumerate(fitting)}
         return [known.get(text) for text in questions]
 
     def _in_tokens(self, questions: Sequence[str]) -> list[tuple[str, list[int]]]:

@@ -47,15 +47,15 @@ class PairComparison:
     """The same with `other` first: values for `other`, which is then shown first."""
     answers: tuple[Answer, ...]
     """All answers of both orders."""
-    asked_both: bool = True
+    both_orders: bool = True
     """Whether both orders were asked."""
 
     @property
     def preference(self) -> float | None:
         """Preference for `mine`, in [0, 1]; None if an order that was asked has no readable verdict."""
-        if not self.forward or (self.asked_both and not self.backward):
+        if not self.forward or (self.both_orders and not self.backward):
             return None
-        if not self.asked_both:
+        if not self.both_orders:
             return _mean(self.forward)
         return (_mean(self.forward) + 1.0 - _mean(self.backward)) / 2.0
 
@@ -103,18 +103,18 @@ def compare(
         for first, second in ((pair.mine, pair.other), (pair.other, pair.mine))[: 1 + swap]
     ]
     answers = iter(judge.ask(questions, votes))
-    made = []
+    comparisons = []
     for _ in pairs:
         forward = next(answers)
         backward = next(answers) if swap else []
         worths = [_worth(order, by_likelihood) for order in (forward, backward)]
-        made.append(PairComparison(worths[0], worths[1], (*forward, *backward), swap))
-    return made
+        comparisons.append(PairComparison(worths[0], worths[1], (*forward, *backward), swap))
+    return comparisons
 
 
 def _worth(answers: Sequence[Answer], by_likelihood: bool) -> tuple[float, ...]:
     chosen = [(choice(answer, WORDS), certainty(answer) if by_likelihood else 1.0) for answer in answers]
-    return tuple(0.5 + (_WORTH[place] - 0.5) * sure for place, sure in chosen if place is not None)
+    return tuple(0.5 + (_WORTH[place] - 0.5) * weight for place, weight in chosen if place is not None)
 
 
 def certainty(answer: Answer) -> float:

@@ -51,9 +51,9 @@ def numbered(completions: Sequence[str]) -> str:
     return "\n".join(f"answer {number} : {text}" for number, text in enumerate(texts, 1))
 
 
-def fill(template: str, said: Mapping[str, str]) -> str:
+def fill(template: str, values: Mapping[str, str]) -> str:
     """Return the template with every known placeholder replaced; braces in the inserted text are left unchanged."""
-    return _PLACE.sub(lambda match: said.get(match[1], match[0]), template)
+    return _PLACE.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 def check_template(template: str, needed: set[str], where: str, allowed: frozenset[str] = frozenset()) -> None:

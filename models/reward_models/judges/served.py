@@ -39,13 +39,13 @@ class ServedJudge(GenerativeJudge):
         self._settings, self._seed, self._address = settings, seed, settings.address.rstrip("/")
         self._model = settings.model or ""
         try:
-            listed = self._send("models", optional=True)
+            response = self._send("models", optional=True)
         except NoAnswer as error:
             raise UserError(f"judge.address: {error}") from None
-        names = names_of(listed)
+        names = names_of(response)
         if (self._model and names and self._model not in names) or not (self._model or names):
-            there = ", ".join(names) or "none"
-            raise UserError(f"judge.model: {self._address} has no model {self._model or ''}; it has {there}")
+            available = ", ".join(names) or "none"
+            raise UserError(f"judge.model: {self._address} has no model {self._model or ''}; it has {available}")
         self._model = self._model or names[0]
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
@@ -58,14 +58,14 @@ class ServedJudge(GenerativeJudge):
         pool = ThreadPoolExecutor(self._settings.side_by_side, "judge")
         try:
             places = [(text, vote) for text in askable(questions) for vote in range(votes)]
-            asked = {place: pool.submit(self._answer, *place, greedy) for place in places}
-            heard = {place: _heard(future) for place, future in asked.items()}
+            futures = {place: pool.submit(self._answer, *place, greedy) for place in places}
+            results = {place: _result_of(future) for place, future in futures.items()}
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        errors = [answer for answer in heard.values() if isinstance(answer, NoAnswer)]
-        if errors and len(errors) == len(heard):
+        errors = [answer for answer in results.values() if isinstance(answer, NoAnswer)]
+        if errors and len(errors) == len(results):
             raise errors[0]
-        answers = {place: MISSING if isinstance(said, NoAnswer) else said for place, said in heard.items()}
+        answers = {place: MISSING if isinstance(result, NoAnswer) else result for place, result in results.items()}
         return [[answers.get((text, vote), MISSING) for vote in range(votes)] for text in questions]
 
     def _answer(self, question: str, vote: int, greedy: bool) -> Answer:
@@ -85,13 +85,13 @@ class ServedJudge(GenerativeJudge):
         return answer_of(self._send("chat/completions", body))
 
     def _send(self, path: str, body: Any = None, *, optional: bool = False) -> Any:
-        given = self._settings
+        settings = self._settings
         return ask_json(
             f"{self._address}/{path}",
             body,
-            key_variable=given.key_variable,
-            seconds=given.seconds,
-            tries=given.tries,
+            key_variable=settings.key_variable,
+            seconds=settings.seconds,
+            tries=settings.tries,
             optional=optional,
         )
 
@@ -112,8 +112,8 @@ def answer_of(answer: Any) -> Answer:
     return Answer(text, choice.get("finish_reason") == "stop", _log_probs(choice.get("logprobs")))
 
 
-def _log_probs(given: Any) -> tuple[float, ...] | None:
-    content = given.get("content") if isinstance(given, dict) else None
+def _log_probs(log_probs: Any) -> tuple[float, ...] | None:
+    content = log_probs.get("content") if isinstance(log_probs, dict) else None
     if not isinstance(content, list) or not content:
         return None
     values = [entry.get("logprob") if isinstance(entry, dict) else None for entry in content]
@@ -123,7 +123,7 @@ def _log_probs(given: Any) -> tuple[float, ...] | None:
         return None
 
 
-def _heard(future: Future[Answer]) -> Answer | NoAnswer:
+def _result_of(future: Future[Answer]) -> Answer | NoAnswer:
     try:
         return future.result()
     except NoAnswer as error:

@@ -14,7 +14,7 @@ STEP_PLACES = frozenset({"prompt", "before", "step"})
 """Placeholders of a template about a step."""
 
 
-def said_of_steps(
+def step_placeholders(
     codec: Codec, prompt: str, completion: Sequence[int], ends: Sequence[int], marks: Sequence[str]
 ) -> list[dict[str, str]]:
     """Return the values of a template's placeholders for each step, [steps].
@@ -35,10 +35,10 @@ def said_of_steps(
 
 
 def ask_of_steps(
-    judge: GenerativeJudge, template: str, said: Sequence[Mapping[str, str]], votes: int
+    judge: GenerativeJudge, template: str, placeholders: Sequence[Mapping[str, str]], votes: int
 ) -> list[float | None]:
     """Return the share of yes votes about each step, [steps]; None if no vote is readable."""
-    return [holds(answers) for answers in judge.ask([fill(template, places) for places in said], votes)]
+    return [holds(answers) for answers in judge.ask([fill(template, values) for values in placeholders], votes)]
 
 
 def _bare(text: str, marks: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ ITEM = 500
 """Maximum length of an item of a list, characters."""
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_SAID = re.compile(r"[;\n]")
+_SEPARATOR = re.compile(r"[;\n]")
 _RANK = re.compile(r"\s*(?:>|,|\s)\s*")
 
 
@@ -40,17 +40,17 @@ def verdict(answer: Answer) -> str | None:
 
 def score(answer: Answer, lowest: float, highest: float) -> float | None:
     """Return the score as a share of the range, in [0, 1]; None if there is none."""
-    said = verdict(answer)
-    if said is None or not _NUMBER.fullmatch(said):
+    stated = verdict(answer)
+    if stated is None or not _NUMBER.fullmatch(stated):
         return None
-    value = float(said)
+    value = float(stated)
     return (value - lowest) / (highest - lowest) if lowest <= value <= highest else None
 
 
 def choice(answer: Answer, words: Sequence[str]) -> int | None:
     """Return the index of the chosen one of `words`, ignoring case; None if none is chosen."""
-    said = verdict(answer)
-    plain = None if said is None else said.casefold()
+    stated = verdict(answer)
+    plain = None if stated is None else stated.casefold()
     return next((place for place, word in enumerate(words) if word.casefold() == plain), None)
 
 
@@ -62,8 +62,8 @@ def judged_steps(answer: Answer) -> list[bool]:
     """
     if not answer.finished:
         return []
-    said = (part.split()[-1:] for part in _SAID.split(answer.text))
-    words = [word.strip(".,:!*").casefold() for last in said for word in last]
+    last_words = (part.split()[-1:] for part in _SEPARATOR.split(answer.text))
+    words = [word.strip(".,:!*").casefold() for last in last_words for word in last]
     return [word in RIGHT for word in words if word in RIGHT + WRONG]
 
 
@@ -78,9 +78,9 @@ def listed(answer: Answer, most: int) -> list[str] | None:
 
     They are written on one line with semicolons between: `#### it is polite ; it names a date`.
     """
-    said = verdict(answer)
-    listed = list(dict.fromkeys(item for part in (said or "").split(";") if (item := part.strip())))
-    return listed[:most] if listed and max(map(len, listed)) <= ITEM else None
+    stated = verdict(answer)
+    items = list(dict.fromkeys(item for part in (stated or "").split(";") if (item := part.strip())))
+    return items[:most] if items and max(map(len, items)) <= ITEM else None
 
 
 def ranking(answer: Answer, count: int) -> list[int] | None:
@@ -88,10 +88,10 @@ def ranking(answer: Answer, count: int) -> list[int] | None:
 
     They are written as their numbers from 1, in order: `2 1 3`, `2 > 1 > 3` or `2, 1, 3`.
     """
-    said = verdict(answer)
-    if said is None or len(said) > 16 * count:
+    stated = verdict(answer)
+    if stated is None or len(stated) > 16 * count:
         return None
-    numbers = [word for word in _RANK.split(said) if word]
+    numbers = [word for word in _RANK.split(stated) if word]
     if not all(word.isascii() and word.isdigit() and len(word) < 6 for word in numbers):
         return None
     places = [int(word) - 1 for word in numbers]

@@ -91,10 +91,10 @@ class Judge:
         except Exception:  # it only looked like Python
             names = {"__name__": "tests"}
 
-        def asked(*arguments: Any, **named: Any) -> Any:
+        def call_program(*arguments: Any, **named: Any) -> Any:
             return self._ask(*arguments, **named)  # a bound method would reveal the judge in its text
 
-        names |= {CANDIDATE: asked, self.request["entry_point"]: asked}
+        names |= {CANDIDATE: call_program, self.request["entry_point"]: call_program}
         try:
             exec(code, names)
         except (Fault, Exception) as error:
@@ -133,13 +133,13 @@ class Judge:
 
     def _answer(self, ask: dict[str, Any]) -> Any:
         began = time.monotonic()
-        left = min(self.request["seconds"], self.deadline - began)
-        if self.case.broken or left <= 0:
+        seconds_left = min(self.request["seconds"], self.deadline - began)
+        if self.case.broken or seconds_left <= 0:
             raise self._broken(self.case.fault or "out of time")
         try:
             if self.case.program is None:
                 self.case.program = self._begin()
-            self.case.program.settimeout(left)
+            self.case.program.settimeout(seconds_left)
             wire.send(self.case.program, ask)
             return wire.receive(self.case.program)
         except TimeoutError:
@@ -159,13 +159,13 @@ class Judge:
         wire.send(mine, {"kind": "call", "wall": max(0.0, self.deadline - time.monotonic()), **names})
         return mine
 
-    def _broken(self, why: str) -> Fault:
-        self.case.fault, self.case.broken = why, True
-        return Fault(why)
+    def _broken(self, reason: str) -> Fault:
+        self.case.fault, self.case.broken = reason, True
+        return Fault(reason)
 
     def _error(self, answer: dict[str, Any]) -> BaseException:
-        name, said = str(answer["error"])[:LONGEST], str(answer.get("said", ""))[:LONGEST]
-        line = f"{name}: {said}".rstrip(": ")
+        name, message = str(answer["error"])[:LONGEST], str(answer.get("said", ""))[:LONGEST]
+        line = f"{name}: {message}".rstrip(": ")
         self.uncompilable |= answer.get("stage") == "compile"
         if answer.get("stage") != "call":
             return self._broken(line)
@@ -173,7 +173,7 @@ class Judge:
         known = getattr(builtins, name, None)
         if isinstance(known, type) and issubclass(known, Exception):
             with contextlib.suppress(Exception):
-                return known(said)
+                return known(message)
         return ProgramError(line)
 
 

@@ -61,14 +61,14 @@ def _call(request: dict[str, Any]) -> NoReturn:
             stage = "call"
             arguments, named = wire.unpack(ask["arguments"]), wire.unpack(ask["named"])
             function, counts = getattr(module, request["name"]), CallCounts(_FILE)
-            given = counts.call(function, arguments, named) if counted else function(*arguments, **named)
-            said = {"nonce": ask["nonce"], "value": wire.pack(given)}
+            result = counts.call(function, arguments, named) if counted else function(*arguments, **named)
+            reply = {"nonce": ask["nonce"], "value": wire.pack(result)}
             steps = counts.steps + loading.steps
-            data = wire.framed(said | ({"steps": steps, "lines": sorted(counts.lines)} if counted else {}))
+            data = wire.framed(reply | ({"steps": steps, "lines": sorted(counts.lines)} if counted else {}))
             loading.steps = 0
         except BaseException as error:
-            said = {"nonce": ask["nonce"], "stage": stage, "error": type(error).__name__, "said": _said(error)}
-            data = wire.framed(said)
+            reply = {"nonce": ask["nonce"], "stage": stage, "error": type(error).__name__, "said": _message_of(error)}
+            data = wire.framed(reply)
         while data:
             data = data[os.write(3, data) :]
 
@@ -91,7 +91,7 @@ def _script(request: dict[str, Any]) -> NoReturn:
         status = 1 if leaving.code else 0
     except BaseException as error:
         status = 1
-        print(f"{_line(error)}{type(error).__name__}: {_said(error)}".rstrip(": "), file=sys.stderr)
+        print(f"{_line(error)}{type(error).__name__}: {_message_of(error)}".rstrip(": "), file=sys.stderr)
     sys.stdout.flush()
     os._exit(status)
 
@@ -118,7 +118,7 @@ def _module(name: str) -> ModuleType:
     return module
 
 
-def _said(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)[:LONGEST]
     except BaseException:

@@ -1,4 +1,4 @@
-"""What must be true of checking that a recipe's verifier accepts the answers that its data expect."""
+"""AnswerCheck: whether a recipe's verifier accepts the answers of its data, and how an answer must be written."""
 
 import pytest
 
@@ -77,13 +77,13 @@ def test_a_whole_sentence_is_no_answer_where_wording_counts() -> None:
 
 
 class Slow(Verifying):
-    """A verifier that runs a program for each answer, and refuses all."""
+    """A verifier that declares that it needs tests, and rejects every answer."""
 
     slot = "rewards"
     needs_tests = True
 
     def accepts(self, problems: list[object]) -> list[bool]:  # type: ignore[override]
-        """None of them."""
+        """Reject every problem's answer."""
         return [False] * len(problems)
 
 

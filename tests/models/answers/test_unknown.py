@@ -1,4 +1,4 @@
-"""Tokens that stand for what a vocabulary has nothing whole for, of each kind of tokenizer."""
+"""Unknown tokens by the kind of the tokenizer (words, bytes, byte fallback), and the kinds of answers."""
 
 import pytest
 from tokenizers import Tokenizer, decoders

@@ -1,4 +1,4 @@
-"""What must be true of every file that is replaced: it is the old one or the new one, and nothing else is left."""
+"""Atomic writes: a file has the old or the new content, and no partial file is left."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file with content, alone in its folder."""
+    """Write a file with content into an empty folder and return it."""
     file = tmp_path / "kept.json"
     file.write_text("the old content")
     return file
@@ -39,9 +39,9 @@ def test_its_folder_is_made_where_it_is_missing(tmp_path: Path) -> None:
 
 def test_an_exception_in_mid_write_leaves_the_old_file_and_no_other(file: Path) -> None:
     def write_half() -> None:
-        with replace_file(file) as beside:
-            beside.write_text("the new con")
-            assert beside.parent == file.parent  # another disk could not be renamed from
+        with replace_file(file) as partial_file:
+            partial_file.write_text("the new con")
+            assert partial_file.parent == file.parent  # a rename works only within one file system
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -58,8 +58,8 @@ def test_text_that_cannot_be_encoded_leaves_the_old_file(file: Path) -> None:
 
 
 def test_until_the_end_a_reader_sees_the_old_file(file: Path) -> None:
-    with replace_file(file) as beside:
-        beside.write_text("the new content")
+    with replace_file(file) as partial_file:
+        partial_file.write_text("the new content")
         assert file.read_text() == "the old content"
     assert file.read_text() == "the new content"
 
@@ -140,10 +140,10 @@ def test_no_other_room_syncs_a_file_by_hand() -> None:
     assert by_hand == {"models/base/atomic_write.py"}
 
 
-# ---------------------------------------- what killed writes leave
+# ---------------------------------------- leftovers of killed writes
 
 DEAD = 4194305
-"""No thread of Linux has so high a number."""
+"""A thread id above the largest of Linux, so that no thread has it."""
 
 
 def test_what_a_killed_write_left_is_swept_and_what_is_being_written_stays(tmp_path: Path) -> None:
@@ -153,11 +153,11 @@ def test_what_a_killed_write_left_is_swept_and_what_is_being_written_stays(tmp_p
     (tmp_path / f".policy.{DEAD}.part/.config.json.{DEAD}.part").write_text("half")
     (tmp_path / "kept.part").write_text("a user's")
     (tmp_path / ".mine.part").write_text("a user's")
-    with replace_file(tmp_path / "new") as beside:
-        beside.write_text("half")
+    with replace_file(tmp_path / "new") as partial_file:
+        partial_file.write_text("half")
         assert len(leftovers(tmp_path)) == 3
         sweep(tmp_path)
-        assert names(tmp_path) == sorted([".mine.part", "deep", "kept.part", beside.name])
+        assert names(tmp_path) == sorted([".mine.part", "deep", "kept.part", partial_file.name])
     assert names(tmp_path) == [".mine.part", "deep", "kept.part", "new"] and names(tmp_path / "deep") == []
 
 
@@ -166,6 +166,6 @@ def test_a_folder_that_is_written_again_sweeps_what_its_killed_writer_left_and_n
 ) -> None:
     for name in ("policy", "other"):
         (tmp_path / f".{name}.{DEAD}.part").mkdir()
-    with replace_folder(tmp_path / "policy") as beside:
-        assert names(beside) == []
+    with replace_folder(tmp_path / "policy") as partial_file:
+        assert names(partial_file) == []
     assert names(tmp_path) == [f".other.{DEAD}.part", "policy"]

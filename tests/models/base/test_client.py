@@ -1,4 +1,4 @@
-"""What a server may answer to who asks it for JSON: whatever it is, who asks gets JSON or is told why not."""
+"""ask_json: a broken answer is requested again, and every failure is one NoAnswer that does not show the key."""
 
 import pytest
 

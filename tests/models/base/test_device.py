@@ -1,6 +1,6 @@
-"""What the device is on which the learning core is tested: on a processor that there is none, elsewhere that it is one.
+"""The device of the tests (`--device`): the tests run on it, and it computes what the processor computes.
 
-The stand-in must refuse what a GPU refuses, or what passes on it shows nothing.
+The stand-in must refuse what a GPU refuses; otherwise a test that passes on it proves nothing.
 """
 
 import copy
@@ -61,7 +61,7 @@ def test_numbers_and_places_of_the_processor_are_taken_as_on_a_gpu() -> None:
     written = here(3)
     written[torch.tensor([2, 0])] = torch.tensor(7.0)
     assert written.tolist() == [7.0, 2.0, 7.0]
-    # To write on the processor torch fetches places from the GPU; to read there it refuses them, as above.
+    # torch copies indices from the GPU for a write on the processor, but refuses them for a read (see above).
     assert torch.zeros(3).index_put_((here(2).long(),), torch.ones(2)).tolist() == [0.0, 1.0, 1.0]
 
 

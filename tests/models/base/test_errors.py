@@ -1,4 +1,4 @@
-"""The one line of a user's error: what it holds is bounded, and no finding hides another."""
+"""UserError: the message is one line of bounded length that contains a part of every finding."""
 
 import copy
 
@@ -17,7 +17,7 @@ def test_of_twelve_findings_every_one_is_named_however_long_the_others_are() -> 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_an_error_that_is_taken_apart_and_put_together_says_the_same(number: int) -> None:
-    """As pickle does it, and whoever raises `type(error)(*error.args)`."""
+    """Pickle and code that raises `type(error)(*error.args)` build the error again from its arguments."""
     error = UserError(*["long " * LONGEST_LINE] * number)
     assert str(copy.copy(error)) == str(UserError(*error.args)) == str(error)
 

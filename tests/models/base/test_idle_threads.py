@@ -1,4 +1,4 @@
-"""OpenMP's idle threads spin shortly, whichever way torch comes in: a busy neighbour would pay for a long spin."""
+"""OpenMP's idle threads spin only briefly, however torch is loaded, because long spins slow other processes."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ print("spin", os.environ.get("GOMP_SPINCOUNT"))
 
 
 def spin_at_torch(entry: str, **settings: str) -> str:
-    """The spin count that stands when `entry` begins to load torch, or at its end where it never does."""
+    """Return the spin count that is set when `entry` begins to load torch, or at its end if it never does."""
     kept = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     done = subprocess.run(
         [sys.executable, "-c", AT_TORCH, entry], env=kept | settings, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""An error of memory is told apart from others, for real, and is one line."""
+"""Out-of-memory errors, one of them real: each is recognised and reported in one line that names the step."""
 
 import errno
 

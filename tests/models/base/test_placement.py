@@ -1,4 +1,4 @@
-"""What a recipe may say of placement, and what is refused in one line before anything starts."""
+"""The settings of `placement`: the defaults, and the settings that are refused in one line before anything starts."""
 
 import importlib.util
 
@@ -40,6 +40,6 @@ def test_a_cluster_without_anything_to_place_on_it_and_engines_without_ray_are_r
 
 
 def test_several_learners_have_an_engine_beside_them() -> None:
-    assert PlacementSettings(learners=2).beside_learners.engines == 1
-    assert PlacementSettings(learners=2, engines=3).beside_learners.engines == 3
-    assert PlacementSettings().beside_learners == PlacementSettings()
+    assert PlacementSettings(learners=2).next_to_learners.engines == 1
+    assert PlacementSettings(learners=2, engines=3).next_to_learners.engines == 3
+    assert PlacementSettings().next_to_learners == PlacementSettings()

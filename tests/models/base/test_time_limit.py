@@ -1,4 +1,4 @@
-"""What must be true of a time limit, each test named as the theorem it checks."""
+"""Time limit of a call, `within`: it ends a call that hangs, and leaves no thread and no pending signal."""
 
 import re
 import signal
@@ -19,7 +19,7 @@ def spin() -> None:
 
 
 def deaf() -> None:
-    """Catches whatever is an Exception, once; the next signal ends it."""
+    """Ignore every interruption in the first 1.5 seconds, and check that none is an Exception; re-raise later ones."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         try:
@@ -71,11 +71,11 @@ def test_a_call_in_time_gives_what_it_gives_and_raises_what_it_raises() -> None:
 def test_nothing_is_left_of_a_limit_when_the_call_is_over() -> None:
     threads = threading.active_count()
     for _ in range(200):
-        with suppress(TimeoutError):  # about half of these end in the very moment in which their time is over
+        with suppress(TimeoutError):  # the call and its limit end at about the same moment
             within(0.002, lambda: time.sleep(0.002))
     with pytest.raises(TimeoutError):
         within(0.05, lambda: time.sleep(5))
-    time.sleep(0.1)  # a signal that was still on its way would end the test here
+    time.sleep(0.1)  # a late signal would end the test here
     assert signal.getsignal(SIGNAL) is signal.SIG_IGN and threading.active_count() == threads
 
 
@@ -97,12 +97,12 @@ def test_the_call_runs_in_its_callers_thread_and_may_set_an_alarm_of_its_own() -
         time.sleep(20)
 
     assert within(5.0, alarmed) is threading.current_thread()
-    with pytest.raises(TimeoutError):  # and the limit holds although the call set an alarm and took it back
+    with pytest.raises(TimeoutError):  # the limit still holds after the call has set and removed its own alarm
         within(0.3, alarmed_and_asleep)
 
 
 def test_a_limit_costs_less_than_a_thousandth_of_a_round() -> None:
-    """A round takes seconds; in CPU time, which other work on the machine does not change."""
+    """A round takes seconds. CPU time is measured, because other work on the machine does not change it."""
     began = time.process_time()
     for _ in range(50):
         within(5.0, lambda: None)

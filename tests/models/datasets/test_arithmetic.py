@@ -1,4 +1,4 @@
-"""The problems and their flaws, on numbers that a person can check."""
+"""Arithmetic problems: their prompts, their worked solutions and the three kinds of flaws."""
 
 import re
 from random import Random
@@ -38,7 +38,7 @@ def drawn(count: int = 400) -> list[ArithmeticProblem]:
 
 
 def value_of(prompt: str) -> int:
-    """Reads the prompt alone."""
+    """Compute the answer from the text of the prompt alone."""
     value = 0
     for sentence in prompt.removesuffix(" .").split(" . "):
         words = sentence.split()

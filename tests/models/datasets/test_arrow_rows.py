@@ -1,6 +1,6 @@
-"""Values of a Parquet file that Python cannot hold: no matter where nobody reads them, and else one line for the first.
+"""Parquet values that Python cannot represent: ignored in a column that is not read, otherwise refused in one line.
 
-PostgreSQL's `infinity` comes as such a value out of DuckDB and Spark, and a text column may hold any bytes.
+DuckDB and Spark write PostgreSQL's `infinity` as such a value, and a text column may contain any bytes.
 """
 
 import pickle
@@ -21,7 +21,7 @@ NULLS, COUNT = 20, 40
 
 
 def text(*values: bytes) -> pa.Array:
-    """A column of text whose bytes nobody looked at."""
+    """Make a column of text from bytes without checking that they are UTF-8."""
     return pa.array(values, pa.binary()).view(pa.string())
 
 
@@ -37,7 +37,7 @@ UNREADABLE = {
 
 
 def written(file: Path, odd: pa.Array, name: str) -> Path:
-    """Rows whose column `name` is null in the first and unreadable in the others."""
+    """Write rows whose column `name` is null in the first NULLS rows and unreadable in the others."""
     prompts = [f"Add {number} and one" for number in range(COUNT)]
     columns = {"prompt": prompts, "answer": [str(number + 1) for number in range(COUNT)]}
     pq.write_table(pa.table(columns | {name: odd.take(pa.array([None] * NULLS + [0] * (COUNT - NULLS)))}), file)
@@ -53,7 +53,7 @@ def test_a_column_that_nobody_reads_may_hold_what_python_cannot(name: str, tmp_p
 
 @pytest.mark.parametrize(
     ("name", "alone"), [*((name, 1000) for name in UNREADABLE), ("bytes that are no text", 0)]
-)  # 0: by other processes
+)  # 0: other processes read the rows
 def test_a_value_that_python_cannot_hold_is_named_by_file_row_and_column_and_nothing_is_left(
     name: str, alone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +70,7 @@ def test_a_value_that_python_cannot_hold_is_named_by_file_row_and_column_and_not
 
 def test_a_row_goes_to_another_process_as_it_is_read_and_without_its_batch(tmp_path: Path) -> None:
     row = read_rows([written(tmp_path / "a.parquet", SPOILT, "odd")])[NULLS]
-    there = pickle.loads(pickle.dumps(row))  # noqa: S301 - our own
+    there = pickle.loads(pickle.dumps(row))  # noqa: S301 - made by this test
     assert there.values == dict(row.values) and isinstance(there.values["odd"], Unreadable)
     assert len(pickle.dumps(row)) < 2000
 

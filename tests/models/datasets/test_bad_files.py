@@ -1,4 +1,4 @@
-"""One table of files that are no data: the line that each is refused with, which names the file and the place."""
+"""Malformed data files: each is refused with one line that names the file and the place of the error."""
 
 import datetime
 import json
@@ -28,7 +28,7 @@ def row(**values: object) -> str:
 
 NIGHT = datetime.datetime(2026, 11, 1)
 BAD = {
-    # duplicates: the first of two would be lost
+    # duplicate names: one of the two values would be lost
     "a key twice": (
         "a.jsonl",
         row() + '\n{"prompt": "x", "answer": "1", "answer": "2"}',
@@ -55,7 +55,7 @@ BAD = {
         parquet(("prompt", "x"), ("answer", "1"), ("answer", "2")),
         "2 columns are called 'answer'",
     ),
-    # values that are no text and no finite number
+    # values that are neither text nor a finite number
     "Infinity": ("a.jsonl", row() + "\n" + row(answer=float("inf")), "line 2: column 'answer' holds inf, not a finite"),
     "1e400": ("a.jsonl", '{"prompt": "x", "answer": 1e400}', "line 1: column 'answer' holds inf, not a finite number"),
     "minus Infinity": (
@@ -100,7 +100,7 @@ BAD = {
     ),
     "a level below 0": ("a.jsonl", row(level=-1), "line 1: level '-1' is not a whole number"),
     "a level that is true": ("a.jsonl", row(level=True), "line 1: column 'level' holds true"),
-    # files of another kind than their name says
+    # files whose content does not match their suffix, or is not UTF-8
     "a list in .jsonl": (
         "a.jsonl",
         f"[{row()}]",
@@ -196,7 +196,7 @@ def test_a_path_that_is_no_data_file_says_what_it_is(
     assert str(refused.value).startswith("data.path: ") and len(str(refused.value)) < 400
 
 
-# ---------------------------------------- what is read all the same
+# ---------------------------------------- unusual files that are read
 
 
 def problems(tmp_path: Path, name: str, content: str, format: str = "problems") -> list[dict[str, str | int]]:
@@ -258,11 +258,11 @@ def test_pairs_whose_messages_begin_with_different_prompts_are_refused(tmp_path:
         )
 
 
-# ---------------------------------------- anything at all
+# ---------------------------------------- random content
 
 
 def nasty(random: Random, depth: int = 0) -> object:
-    """A value that a JSON file may hold."""
+    """Return a random value that a JSON file may contain."""
     leaves = ["", "x", "\ud800", "\0", 0, -1, 1.5, 10**30, float("inf"), float("nan"), None, True, "#### 4", 1e300]
     kind = random.randrange(4) if depth < 3 else 0
     if kind == 1:
@@ -325,7 +325,7 @@ def test_whatever_bytes_a_file_holds_are_rows_or_one_line(tmp_path: Path, suffix
 
 
 def outcome(file: Path, content: bytes, format: str) -> bool:
-    """Whether the file is read; where it is not, it is refused with one line that names it."""
+    """Return True if the file is read, and False if it is refused with one line that names it."""
     file.write_bytes(content)
     try:
         records, _ = read_records(format, [file], {})

@@ -1,4 +1,4 @@
-"""What must be true of short questions about solutions, each test named as the theorem it checks."""
+"""Checking tasks, short questions about solutions: their answers, their demonstrations and the choice of the step."""
 
 from random import Random
 
@@ -55,7 +55,7 @@ def test_going_on_from_a_step_leads_where_its_result_leads() -> None:
     assert onwards(PROBLEM, SLIPPED, 1) == (["8 * 2 = 16"], "16")
     assert onwards(PROBLEM, SLIPPED, 3) == (["16"], "16")
     early = "7 + 5 = 12 ; #### 12".split(" ; ")
-    assert onwards(PROBLEM, early, 1) == (["12"], "12")  # who has ended does not go on
+    assert onwards(PROBLEM, early, 1) == (["12"], "12")  # a solution that has ended has no further steps
 
 
 @pytest.mark.parametrize("solution", [SOUND, SLIPPED])
@@ -88,7 +88,7 @@ def test_steps_that_are_wrong_and_answers_that_are_not_reached_come_up_too() -> 
 def test_half_of_the_questions_about_a_flawed_solution_are_about_a_wrong_step() -> None:
     random = Random(1)
     asked = [asked_about(random, [True, False, True, True]) for _ in range(2000)]
-    # one half is the wrong step for certain, the other half any of the four: 1/2 + 1/8
+    # one half is the wrong step for certain, the other half is any of the four steps: 1/2 + 1/8
     assert abs(asked.count(1) / 2000 - 0.625) < 0.04 and set(asked) == {0, 1, 2, 3}
     assert {asked_about(random, [True, True]) for _ in range(50)} == {0, 1}
     assert {asked_about(random, [False]) for _ in range(5)} == {0}

@@ -1,4 +1,4 @@
-"""What must be true of rankings under principles and comparisons beside a reference, each test named as the theorem."""
+"""Comparing tasks: rankings of solutions by a principle, and comparisons of two solutions with a reference."""
 
 from random import Random
 

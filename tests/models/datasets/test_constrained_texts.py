@@ -1,4 +1,4 @@
-"""Instructions under constraints: no contradictions, nothing unseen among the seen, and stated as they are checked."""
+"""Constrained-text tasks: no contradictions, separate unseen pairs and topics, and prompts that state the checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pairs(constraints: Constraints) -> set[frozenset[str]]:
 
 
 def example(constraints: Constraints) -> str:
-    """A text that meets the constraints of a problem, for all of the kinds that the set has."""
+    """Return a text that meets the constraints of a problem, for every kind of constraint in the sets."""
     by_kind = {each.kind: each for each in constraints.constraints}
     filler = "foo"
     start = by_kind["starts"].text if "starts" in by_kind else filler

@@ -1,4 +1,4 @@
-"""What must be true of the texts that a tokenizer is fitted to: each once; of too many the same ones in any order."""
+"""DistinctTexts, the texts that a tokenizer is fitted to: each occurs once; a limited choice ignores their order."""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,4 @@
-"""The split that a file's name states is the split of its rows, and no row is read twice."""
+"""Splits by file name: the rows of a file go to the split that its name states, and no row is read twice."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def written(path: Path, rows: Sequence[dict[str, str]]) -> Path:
 
 
 def marks(folder: Path) -> dict[str, set[str]]:
-    """The first words of the prompts of each split."""
+    """Return the first words of the prompts of each split."""
     splits = available(folder)["problems"]
     return {split: {row["prompt"].split()[0] for row in read_rows(folder, "problems", split)} for split in splits}
 
@@ -108,7 +108,7 @@ def test_files_that_are_listed_count_as_those_of_a_folder(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["test", "train", "rows"])
 def test_files_of_one_split_alone_are_divided_by_the_shares(tmp_path: Path, name: str) -> None:
-    """Control: such files must be divided as they were."""
+    """Control: if all files have the same split or none, their names have no effect and the shares divide the rows."""
     for number in range(2):
         written(tmp_path / f"hub/{name}-{number:05}-of-00002.jsonl", rows_of(f"part{number}", 100))
     manifest = prepared(tmp_path, tmp_path / "hub")

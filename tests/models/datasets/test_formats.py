@@ -1,4 +1,4 @@
-"""The shapes of raw data, on rows that a person can read."""
+"""Formats of raw data: the records that each format gives, and the files that are refused."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""An inspection shows what a preparation would read, and names what it would not."""
+"""`inspect`: it shows what a preparation would read, and names the files, columns and rows that it would not read."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What must be true of the data that judges learn from, each test named as the theorem it checks."""
+"""Data for judges: critiques, scores, comparisons and demonstrations of arithmetic solutions."""
 
 from random import Random
 

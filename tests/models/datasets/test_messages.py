@@ -1,4 +1,4 @@
-"""Messages are read as messages in whatever form a table holds them, and no text of theirs is lost."""
+"""Chat messages in data files: every form gives the same texts, and text that would be lost is refused."""
 
 import csv
 import json
@@ -94,7 +94,7 @@ def test_every_form_of_messages_is_read_as_the_same_texts(
     ],
 )
 def test_a_text_that_only_begins_like_messages_stays_a_text(tmp_path: Path, text: str) -> None:
-    """Control: such a text must be read as it was."""
+    """Control: the text is read unchanged."""
     assert row_of(tmp_path, "demonstrations", {"prompt": text, "completion": text}) == {
         "prompt": text,
         "completion": text,
@@ -220,7 +220,7 @@ def test_text_that_would_be_lost_is_refused_by_the_name_of_its_field(
 
 @pytest.mark.parametrize("nothing", [None, "", [], {}, "[]", "null"])
 def test_a_field_of_text_without_any_text_is_no_hindrance(tmp_path: Path, nothing: Any) -> None:
-    """Control: data without such text must be read as they were."""
+    """Control: empty fields do not change how a row is read."""
     message = {**ASSISTANT, "tool_calls": nothing, "reasoning_content": nothing}
     row = row_of(tmp_path, "demonstrations", {"messages": [USER, message], "tools": nothing})
     assert row == {"prompt": QUESTION, "completion": ANSWER}

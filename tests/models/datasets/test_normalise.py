@@ -1,4 +1,4 @@
-"""When texts are the same, and when they overlap."""
+"""Normalisation and n-grams of texts: when two texts are equal, and when they overlap."""
 
 from models.datasets.normalise import ngrams, normalise, overlapping
 

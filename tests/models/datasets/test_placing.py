@@ -1,4 +1,4 @@
-"""Rows of one prompt get one number, whatever halves their hashes share."""
+"""`same_prompts`: two rows have the same number exactly if both halves of their hashes are equal."""
 
 import numpy as np
 import pytest

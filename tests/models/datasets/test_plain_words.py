@@ -1,4 +1,4 @@
-"""Sentences in learned words and in plain ones: what the one says the other says too."""
+"""Plain-words tasks: the answer is the prompt with every learned word replaced by its plain word."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def test_a_sound_demonstration_is_the_plain_sentence_and_a_flawed_one_is_not() -
         task = SETTINGS.draw(random)
         flaw, (text,) = SETTINGS.demonstrate(random, task)
         assert (text == task.answer) == (flaw == SOUND)
-        if flaw == "learned":  # what is left is the original's, nothing else is said
+        if flaw == "learned":  # only learned words of the prompt remain; the rest is the answer
             assert in_plain_words(text, ALL) == task.answer
         flaws.append(flaw)
     assert set(flaws) == {SOUND, "learned", "other"}

@@ -1,4 +1,4 @@
-"""The prepare stage: disjoint splits, stable ids and bytes, real data sets whole, bad input with nothing written."""
+"""The prepare stage: disjoint splits, stable ids and bytes, complete real data sets, and no files after an error."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def written(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def settings_of(**values: Any) -> DataSettings:
-    """As the section of a recipe is read, where one path may stand without a list."""
+    """Make the settings as a recipe does, where a single path need not be in a list."""
     return DataSettings(**values)
 
 
@@ -58,7 +58,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def user(tmp_path: Path) -> DataSettings:
-    """Settings for a user's problems file of 400 rows."""
+    """Return settings for a user's problems file of 400 rows."""
     return settings_of(name="mine", path=written(tmp_path / "raw/rows.jsonl", problems(400)), format="problems")
 
 
@@ -119,7 +119,7 @@ def test_rows_of_a_test_file_are_divided_between_validation_and_gate_and_their_p
     rows = all_rows(tmp_path / "out", "problems")
     held_out = {row["answer"] for split in ("validation", "gate") for row in rows[split]}
     assert held_out == {"4", *(str(n + 901) for n in range(299))}
-    assert 175 <= len(rows["gate"]) <= 225  # 0.1 to 0.05: two thirds of 300, +- 3 sigma
+    assert 175 <= len(rows["gate"]) <= 225  # shares of 0.1 and 0.05: two thirds of 300, +- 3 sigma
     assert len(rows["train"]) == 99 and manifest["dropped"] == 1
     assert_disjoint(tmp_path / "out")
 

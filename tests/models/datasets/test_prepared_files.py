@@ -1,4 +1,4 @@
-"""Reading prepared files back: what is missing, corrupt, empty or of another type is said in one line."""
+"""Reading prepared files: a missing, corrupt or empty file, or one of another type, is reported in one line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A user's files: every kind gives the same rows, everything unreadable one line that names file and place."""
+"""Raw data files: every kind gives the same rows, and an unreadable file is one line that names file and place."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A problem counts once in what is held out, however often it stands there."""
+"""Repeated problems: the first row of each is kept, and the gate split sets a few repeats aside."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from tasks.data.validation import validate
 
 
 def problems(*rows: tuple[str, str]) -> pd.DataFrame:
-    """Problems from (prompt, answer) pairs, of two levels."""
+    """Make problems from (prompt, answer) pairs, of levels 1 and 2 in turn."""
     made = pd.DataFrame(rows, columns=["prompt", "answer"])
     return made.assign(
         id=[f"gate-{number}" for number in range(len(made))], level=made.index % 2 + 1, tests="", entry_point=""
@@ -66,7 +66,7 @@ def test_a_gate_of_many_doubled_problems_stops_the_flow(tmp_path: Path) -> None:
 
 
 def checked(folder: Path, split: Split, doubled: int) -> ValidationReport:
-    """A validation of 100 problems, some of which stand a second time in capital letters."""
+    """Validate 100 problems and, in capital letters, a copy of the first `doubled` of them."""
     rows = problems(*((f"Add 1 to {number}", str(number + 1)) for number in range(100)))
     rows = pd.concat([rows, rows.iloc[:doubled].assign(prompt=lambda frame: frame["prompt"].str.upper())])
     rows = rows.assign(id=[f"{split}-{number}" for number in range(len(rows))])

@@ -1,4 +1,4 @@
-"""What must be true of the columns that are computed before a suite sees the rows."""
+"""The columns that are computed before a suite checks the rows: tokens, answers, repeated ids and leaked prompts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ def words(texts: Sequence[str]) -> list[int]:
 
 
 def problems(*rows: tuple[str | None, str], **columns: Any) -> DataFrame:
-    """Problems from (prompt, answer) pairs."""
+    """Make problems from (prompt, answer) pairs."""
     table = pd.DataFrame(
         {
             "id": [f"train-{number}" for number in range(len(rows))],
@@ -39,13 +39,13 @@ def problems(*rows: tuple[str | None, str], **columns: Any) -> DataFrame:
 
 
 def demonstrations(*rows: tuple[str, str, str]) -> DataFrame:
-    """Demonstrations from (prompt, completion, answer) triples."""
+    """Make demonstrations from (prompt, completion, answer) triples."""
     table = problems(*((prompt, answer) for prompt, _, answer in rows))
     return table.drop(columns=["tests", "entry_point"]).assign(completion=[row[1] for row in rows], flaw="none")
 
 
 def preferences(*rows: tuple[str, str]) -> DataFrame:
-    """Pairs from (chosen, rejected)."""
+    """Make preference pairs from (chosen, rejected)."""
     table = problems(*(("what ?", "") for _ in rows)).drop(columns=["answer", "tests", "entry_point"])
     return table.assign(chosen=[row[0] for row in rows], rejected=[row[1] for row in rows], flaw="slip")
 
@@ -127,7 +127,7 @@ def test_a_problem_with_unit_tests_needs_no_answer_and_data_without_answers_is_n
 
 def test_a_demonstration_must_state_an_answer_right_or_wrong() -> None:
     rows = demonstrations(("a", "1 + 1 = 3 ; #### 3", "2"), ("b", "1 + 1", "2"), ("c", " ", "2"))
-    # The blank one fails for being blank, which the suite says of the raw column.
+    # The blank completion passes here, because the suite reports it in the raw column.
     assert list(compute(rows)["completion_answers"]) == [True, False, True]
 
 
@@ -183,7 +183,7 @@ def test_an_n_gram_in_common_is_found_and_a_shorter_run_is_not() -> None:
         ("see THE quick brown fox run", ""), ("the quick brown cow", ""), ("the quick brown fox jumps", "")
     )
     computed = compute(train, "train", neighbours_of([("gate", held_out)], ngram=4))
-    # A prompt that stands there whole is reported as that alone.
+    # A prompt that occurs whole in the gate is reported only as held out.
     assert list(computed["prompt_shares_no_ngram"]) == [False, True, True]
     assert list(computed["prompt_not_held_out"]) == [True, True, False]
 

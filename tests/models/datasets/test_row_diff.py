@@ -1,4 +1,4 @@
-"""Which rows differ: what was done to a data set is what the difference says, whatever the ids are."""
+"""Differences between the rows of two data versions: rows are matched by their content, whatever their ids."""
 
 import random
 from pathlib import Path

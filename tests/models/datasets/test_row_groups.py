@@ -1,4 +1,4 @@
-"""Rows on their way into a Parquet file: what is cut where, and what goes wrong on the way is said."""
+"""Row groups of a Parquet file: their bytes depend only on the rows, and an error while writing is raised."""
 
 from pathlib import Path
 

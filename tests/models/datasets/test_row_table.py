@@ -1,4 +1,4 @@
-"""What must be true of rows asked for by their number: they are the split's, whether they are held or lie in a file."""
+"""Rows read by number: they are the rows of the split, whether they are held in memory or read from a file."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from models.datasets import row_table
 from models.datasets.row_table import Names, Texts, open_rows
 from models.datasets.schema import arrow_schema, file_name, read_rows
 
-COUNT = 2600  # two batches and a part of one
+COUNT = 2600  # two batches and a part of a third
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_rows_are_the_splits_however_they_are_asked_for(folder: Path, place: str
     assert len(table) == COUNT and table.rows(range(COUNT)) == expected
     numbers = [COUNT - 1, 0, 1, 1, 1024, 1023, 2048, 5]
     assert table.rows(numbers) == [expected[number] for number in numbers] and table.rows([]) == []
-    for _ in range(2):  # again and again
+    for _ in range(2):  # a column can be read repeatedly
         prompts = table.column("prompt")
         assert [text for some in prompts for text in some] == [row["prompt"] for row in expected]
     made = Texts(table, (lambda row: row["id"] if row["level"] else None, lambda row: row["answer"]))
@@ -73,7 +73,7 @@ def test_the_file_is_made_once_and_anew_where_the_split_has_changed(
     assert file.stat().st_mtime_ns == made and again.rows([2000]) == first.rows([2000])
     write(folder, "two", groups=999)
     assert open_rows(folder, "problems", "train").rows([2000])[0]["prompt"] == "two 2000"
-    assert first.rows([2000])[0]["prompt"] == "one 2000"  # who reads the old rows goes on with them
+    assert first.rows([2000])[0]["prompt"] == "one 2000"  # an open table keeps the old rows
     for damaged in (file.read_bytes()[:-9], file.read_bytes().replace(b"two 7", b"six 7")):
         file.write_bytes(damaged)
         assert open_rows(folder, "problems", "train").rows([7])[0]["prompt"] == "two 7"

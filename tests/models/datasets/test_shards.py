@@ -1,4 +1,4 @@
-"""Data that pass through in batches: what is prepared hangs on the rows, not on how they were cut or interrupted."""
+"""Preparation in batches: the result depends only on the rows, not on how they are cut, interrupted or distributed."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def some_rows(format: str, count: int, seed: int) -> list[dict[str, object]]:
-    """Rows whose prompts come up again, in other spellings too, and some of which say their split."""
+    """Make rows with repeated prompts in two spellings; the column `part` names the split of each."""
     chance = Random(seed)
     rows = []
     for _ in range(count):
@@ -62,7 +62,7 @@ def some_rows(format: str, count: int, seed: int) -> list[dict[str, object]]:
 
 
 def by_definition(settings: DataSettings) -> tuple[dict[tuple[Kind, Split], list[Row]], int]:
-    """The rows of every kind and split, and how many were dropped: all in memory, a row at a time."""
+    """Return the rows of every kind and split, and the number of dropped rows, computed in memory row by row."""
     assert settings.format is not None and settings.path is not None
     records, _ = read_records(settings.format, settings.path, settings.columns)
     of_test: list[PlainRecord] = []
@@ -172,7 +172,7 @@ def test_columns_are_known_before_rows_are_judged_and_files_are_read_before_colu
 
 
 def killed_at_a_shard(params: Path, out: Path) -> tuple[Path, ...]:
-    """Kill a preparation, and nobody else, once it has written some of its shards; returns their files."""
+    """Kill the main process of a preparation, and no other, once some shards are written; return their files."""
     command = [sys.executable, "-m", "models.datasets.prepare", str(params), "data", str(out)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as running:
         below = out.with_name(f".{out.name}.shards")

@@ -1,4 +1,4 @@
-"""What must be true of the suites that stand in the project, and what is said of a suite that is malformed."""
+"""Expectation suites: those of the project check every column, and a malformed suite is refused in one line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A data set's system message stays in its own role: its column, the ids of a chat, and nowhere else."""
+"""System messages of a data set: they have a column of their own, and in a chat the role `system`."""
 
 import json
 from pathlib import Path

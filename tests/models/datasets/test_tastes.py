@@ -1,4 +1,4 @@
-"""People of two tastes: who judges a prompt, what each prefers, and that preferences of a task set become rows."""
+"""The task set `tastes`: which taste judges a prompt, what it prefers, and how preferences become rows."""
 
 from __future__ import annotations
 

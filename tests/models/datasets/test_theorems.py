@@ -1,4 +1,4 @@
-"""Variants of theorems: each verdict is what the numbers say, and no verdict is right for all variants."""
+"""The task set `theorems`: a verdict is the one that the numbers give, and half of the variants are proved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules.choice import Choice
 from models.task_sets.theorems import VARIANTS, VERDICTS, TheoremsSettings, variant
 from tests.support.malformed_texts import malformed, rollout
@@ -43,12 +43,12 @@ def test_sound_demonstrations_state_the_truth_and_flawed_ones_do_not() -> None:
     for _ in range(300):
         task = SETTINGS.draw(random)
         flaw, (text,) = SETTINGS.demonstrate(random, task)
-        [worth] = REWARD(cast(World, None), [rollout(text, Problem("p", task.prompt, task.answer))]).tolist()
+        [worth] = REWARD(cast(RunResources, None), [rollout(text, Problem("p", task.prompt, task.answer))]).tolist()
         assert worth == (flaw == "none")
         flaws.add(flaw)
     assert flaws == {"none", "agreed", "misjudged"}
 
 
 def test_whatever_is_written_is_a_verdict_or_none() -> None:
-    values = REWARD(cast(World, None), malformed(Problem("p", "", "proved")))
+    values = REWARD(cast(RunResources, None), malformed(Problem("p", "", "proved")))
     assert values.tolist() == [0.0] * len(values)

@@ -1,4 +1,4 @@
-"""What must be true of asks, completions and weights as arrays: nothing is lost on the way."""
+"""Requests, completions and weights as arrays: they come back unchanged, the weights in the engine's precision."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
 from tests.support.tiny_models import PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
-ASKS = [
+REQUESTS = [
     CompletionRequest(prompt, completion_seed(5, place, number), room, (7,) * number)
     for place, prompt in enumerate([*PROMPTS, PROMPTS[0]])
     for number, room in enumerate((12, 3, 2**31)[: 1 + place % 3])
@@ -26,10 +26,10 @@ ASKS = [
 
 
 def test_asks_come_back_as_they_were_and_a_prompt_travels_once_for_its_neighbours() -> None:
-    packed = RequestArrays.of([*ASKS, CompletionRequest((3, 4), 2**63 - 1, 1)])
-    assert packed.asks() == [*ASKS, CompletionRequest([3, 4], 2**63 - 1, 1)]
+    packed = RequestArrays.of([*REQUESTS, CompletionRequest((3, 4), 2**63 - 1, 1)])
+    assert packed.requests() == [*REQUESTS, CompletionRequest([3, 4], 2**63 - 1, 1)]
     assert packed.prompts.lists() == [*PROMPTS, PROMPTS[0], [3, 4]]
-    assert RequestArrays.of([]).asks() == []
+    assert RequestArrays.of([]).requests() == []
 
 
 @pytest.mark.parametrize("log_probs", [True, False])
@@ -84,7 +84,7 @@ def test_a_hosted_engine_says_what_the_engine_says_and_which_weights_it_has(tmp_
     folder = tmp_path / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
     settings, drawing = EngineSettings(name="transformers", precision="float32"), TokenSampling(temperature=1.5)
-    asks = [ask for ask in ASKS if ask.max_tokens < 64]
+    requests = [ask for ask in REQUESTS if ask.max_tokens < 64]
     hosted = HostedEngine()
     about = hosted.open(Order(folder, settings, 64, 1, torch.float32, False))
     engine = TransformersEngine(folder, settings, end=1)
@@ -96,8 +96,8 @@ def test_a_hosted_engine_says_what_the_engine_says_and_which_weights_it_has(tmp_
             for part in weight_parts(merged_weights(policy), torch.float32):
                 hosted.receive(part)
             assert hosted.load(version) == version
-        made, of = hosted.each(RequestArrays.of(asks), drawing)
-        assert of == version and contents(made.completions()) == contents(engine.each(asks, drawing))
+        made, of = hosted.complete(RequestArrays.of(requests), drawing)
+        assert of == version and contents(made.completions()) == contents(engine.complete(requests, drawing))
         scores, of = hosted.score(Rows.of(SEQUENCES.prompts), Rows.of(SEQUENCES.completions))
         assert of == version and scores.lists() == engine.score(SEQUENCES.prompts, SEQUENCES.completions)
     with pytest.raises(UserError, match=r"^prompt 0 holds token id 99"):

@@ -1,4 +1,4 @@
-"""Heads for which vLLM has no kernel on a CPU: the engine is the other, or one line says what is the matter."""
+"""Attention heads that vLLM does not support on a CPU: `auto` takes transformers, and `vllm` is refused in one line."""
 
 import importlib
 from pathlib import Path
@@ -50,7 +50,8 @@ def test_where_vllm_has_no_kernel_auto_takes_the_other_engine(size: int, tmp_pat
 @NO_VLLM
 def test_where_vllm_has_a_kernel_auto_takes_it(tmp_path: Path, on_a_cpu: None) -> None:
     folder = policy_with_heads_of(32, tmp_path / "policy")
-    assert opening(folder, EngineSettings(), longest=16, end=1, seed=0).most is None  # vLLM alone makes no batches
+    # Only vLLM has no limit on the completions of a batch.
+    assert opening(folder, EngineSettings(), longest=16, end=1, seed=0).most is None
 
 
 @NO_VLLM

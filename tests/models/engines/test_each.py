@@ -1,4 +1,4 @@
-"""What must be true of completions that are asked for one by one, each test named as the theorem it checks."""
+"""`complete`: a completion depends only on its own request, and ends at its own limit or stop token."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -25,19 +25,19 @@ from models.engines.vllm_engine import VllmEngine
 from models.policies.folder import save_model_folder
 from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
-pytestmark = pytest.mark.rotating(of=5)
+pytestmark = pytest.mark.rotating(of=8)
 
 END = 1
 DRAWING = TokenSampling(temperature=1.5)
 STOP = 7
-ASKS = [
+REQUESTS = [
     CompletionRequest(prompt, completion_seed(5, place, number), room, stops)
     for place, prompt in enumerate(PROMPTS)
     for number, (room, stops) in enumerate(
         [(12, ()), (3, ()), (1, ()), (20, (STOP,)), (20, (STOP, 3))][: 2 + place % 4]
     )
 ]
-"""Prompts of different lengths, two to five completions of each, each with its own room and stops."""
+"""Two to five requests for each prompt. The prompts differ in length, the requests in their limits and stop tokens."""
 
 
 @pytest.fixture(scope="module")
@@ -57,37 +57,37 @@ def engine(request: pytest.FixtureRequest, folder: Path) -> Engine:
 
 
 def agree(completions: Sequence[Generated], others: Sequence[Generated]) -> None:
-    """The same tokens; log-probs to the last bits, which hang on what was added up side by side."""
+    """Check that tokens are equal and log-probs almost: the order of their sums depends on the batch."""
     for made, other in zip(completions, others, strict=True):
         assert (made.tokens, made.finished) == (other.tokens, other.finished)
         torch.testing.assert_close(made.log_probs, other.log_probs, rtol=0, atol=1e-5)
 
 
 def test_a_completion_hangs_on_its_ask_alone(engine: Engine) -> None:
-    """One engine or several, in whatever order: a fleet of engines gives the tokens that one gives."""
-    whole = engine.each(ASKS, DRAWING)
-    assert len({made.tokens for made in whole}) > len(ASKS) * 0.8
-    agree(engine.each(ASKS[::-1], DRAWING)[::-1], whole)
-    agree([*engine.each(ASKS[:5], DRAWING), *engine.each(ASKS[5:], DRAWING)], whole)
-    agree([engine.each([ask], DRAWING)[0] for ask in ASKS], whole)
-    assert contents(engine.each(ASKS, DRAWING)) == contents(whole)
+    """Order and batches change no token, so a fleet of engines gives the same tokens as one engine."""
+    whole = engine.complete(REQUESTS, DRAWING)
+    assert len({made.tokens for made in whole}) > len(REQUESTS) * 0.8
+    agree(engine.complete(REQUESTS[::-1], DRAWING)[::-1], whole)
+    agree([*engine.complete(REQUESTS[:5], DRAWING), *engine.complete(REQUESTS[5:], DRAWING)], whole)
+    agree([engine.complete([ask], DRAWING)[0] for ask in REQUESTS], whole)
+    assert contents(engine.complete(REQUESTS, DRAWING)) == contents(whole)
 
 
 def test_how_many_run_at_once_changes_no_completion(folder: Path) -> None:
-    whole = TransformersEngine(folder, EngineSettings(precision="float32"), end=END).each(ASKS, DRAWING)
+    whole = TransformersEngine(folder, EngineSettings(precision="float32"), end=END).complete(REQUESTS, DRAWING)
     for most in (1, 2, 3, 7):
         narrow = TransformersEngine(folder, EngineSettings(max_sequences=most, precision="float32"), end=END)
-        agree(narrow.each(ASKS, DRAWING), whole)
+        agree(narrow.complete(REQUESTS, DRAWING), whole)
 
 
 def test_each_completion_ends_where_its_own_ask_says(engine: Engine) -> None:
-    asks = [
+    requests = [
         CompletionRequest(prompt, completion_seed(1, place, number), room, stops)
         for place, prompt in enumerate(PROMPTS)
         for number, (room, stops) in enumerate(product((1, 2, 6, 30), ((), (STOP,), (STOP, 3, 4))))
     ]
     endings = set()
-    for ask, made in zip(asks, engine.each(asks, DRAWING), strict=True):
+    for ask, made in zip(requests, engine.complete(requests, DRAWING), strict=True):
         ends = {END, *ask.stops}
         assert 1 <= len(made.tokens) <= ask.max_tokens and not ends & set(made.tokens[:-1])
         assert made.finished == (made.tokens[-1] in ends) and (made.finished or len(made.tokens) == ask.max_tokens)
@@ -99,7 +99,7 @@ def test_each_completion_ends_where_its_own_ask_says(engine: Engine) -> None:
 
 def test_a_completion_with_less_room_is_the_beginning_of_the_one_with_more(engine: Engine) -> None:
     long, short = ([CompletionRequest(prompt, 9, room) for prompt in PROMPTS] for room in (24, 5))
-    for made, beginning in zip(engine.each(long, DRAWING), engine.each(short, DRAWING), strict=True):
+    for made, beginning in zip(engine.complete(long, DRAWING), engine.complete(short, DRAWING), strict=True):
         assert beginning.tokens == made.tokens[:5]
         assert beginning.finished == (made.finished and len(made.tokens) <= 5)
 
@@ -109,7 +109,7 @@ def test_a_batch_is_its_asks_and_draws_by_no_other_random_number(engine: Engine)
     groups = engine.generate(PROMPTS, sampling, 4)
     torch.rand(7)
     before = torch.get_rng_state()
-    made = engine.each(requests_of(PROMPTS, sampling, 4), sampling)
+    made = engine.complete(requests_of(PROMPTS, sampling, 4), sampling)
     if isinstance(engine, TransformersEngine):  # vLLM draws numbers that it does not use
         assert torch.equal(torch.get_rng_state(), before)
     assert contents([completion for group in groups for completion in group]) == contents(made)
@@ -127,15 +127,15 @@ def test_an_ask_for_nothing_is_refused() -> None:
 
 
 def test_points_are_philoxs_and_hang_on_seed_stream_and_place_alone() -> None:
-    asks = [CompletionRequest([3], seed, room) for seed, room in ((0, 4), (1, 2), (2**63 - 1, 4))]
-    points = points_of(asks, 6, TOKENS)
-    for row, ask in zip(points, asks, strict=True):
-        # ten rounds of Philox 4x64 with the counter at 1, four numbers of 64 bits at a time, 53 of their bits
+    requests = [CompletionRequest([3], seed, room) for seed, room in ((0, 4), (1, 2), (2**63 - 1, 4))]
+    points = points_of(requests, 6, TOKENS)
+    for row, ask in zip(points, requests, strict=True):
+        # ten rounds of Philox 4x64 at counter 1 give four numbers of 64 bits; their upper 53 bits are used
         raw = np.random.Philox(counter=0, key=np.array([ask.seed, 0], dtype=np.uint64)).random_raw(4)
         assert row[: ask.max_tokens].tolist() == [(int(value) >> 11) / 2**53 for value in raw[: ask.max_tokens]]
         assert not row[ask.max_tokens :].any()
-    assert points[0, :2].tolist() == [0.011546754286331562, 0.24154919656271812]  # of another machine and year, too
-    assert not torch.isin(points[points > 0], points_of(asks, 6, WRITERS)).any()
+    assert points[0, :2].tolist() == [0.011546754286331562, 0.24154919656271812]  # the same on every machine
+    assert not torch.isin(points[points > 0], points_of(requests, 6, WRITERS)).any()
 
 
 def test_points_are_uniform_and_those_of_near_seeds_have_nothing_to_do_with_one_another() -> None:

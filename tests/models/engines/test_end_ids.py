@@ -1,4 +1,4 @@
-"""Both engines stop at the same tokens, and what is trained is what is served."""
+"""End tokens: both engines stop at the same ones, and an exported policy has the token ids of its training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ TEXTS = ["4 + 5 =", "7", "8 = ; 3", "16 + 2 + 3 ="]
 
 
 def second_end(engine: TransformersEngine, prompts: Sequence[Sequence[int]]) -> int:
-    """A token that greedy completions of `prompts` hold in their midst."""
+    """Return a token, other than the end token, from inside the greedy completions of `prompts`."""
     greedy = [row[0].tokens for row in engine.generate(prompts, GREEDY, 0)]
     return next(token for tokens in greedy for token in tokens[1:-1] if token != 1)
 
@@ -29,7 +29,7 @@ def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path: P
     save_model_folder(tiny_policy(torch.float32, spread=3.0), word_tokenizer(), tmp_path / "policy")
     engine = TransformersEngine(tmp_path / "policy", EngineSettings(precision="float32"), end=1)
     ends = (1, second_end(engine, PROMPTS))
-    drawn = Sampling(max_tokens=8, samples=8)  # no more: from then on rows move up, and meet other numbers
+    drawn = Sampling(max_tokens=8, samples=8)
     engine.end = ends
     made = [completion for row in engine.generate(PROMPTS, drawn, 0) for completion in row]
     for completion in made:
@@ -40,7 +40,7 @@ def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path: P
         assert completion.log_probs is not None
         assert len(completion.log_probs) == len(completion.tokens)
     assert {completion.tokens[-1] for completion in made if completion.finished} == set(ends)
-    engine.end = 1  # up to the first end nothing changes: the same random numbers draw the same tokens
+    engine.end = 1  # with fewer ends, the same random numbers draw the same tokens up to the first end
     for completion, longer in zip(
         made, (completion for row in engine.generate(PROMPTS, drawn, 0) for completion in row), strict=True
     ):
@@ -51,7 +51,7 @@ def test_the_decoding_loop_stops_at_any_of_the_ends_and_nowhere_else(tmp_path: P
 @NO_VLLM
 @pytest.mark.thorough
 def test_text_fed_to_an_exported_policy_has_the_training_ids_and_stops_where_training_does(tmp_path: Path) -> None:
-    """A folder as it is exported, served as a user would: transformers' generate and `vllm.LLM`, on text."""
+    """The folder is served on text, as a user would do it: with transformers' `generate` and with `vllm.LLM`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from vllm import LLM, SamplingParams
 

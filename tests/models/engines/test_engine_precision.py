@@ -1,4 +1,4 @@
-"""The learner's precision is the engine's: float32 master weights in a bfloat16 engine are their rounded values."""
+"""Engine precision: by default the learner's; a bfloat16 engine rounds float32 master weights that it receives."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ END = 1
 
 @pytest.fixture(params=["transformers", pytest.param("vllm", marks=[NO_VLLM, pytest.mark.thorough])])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
-    """A function that opens an engine on a policy drawn from a seed."""
+    """Return a function that opens an engine on a policy drawn from a seed."""
     opened = []
 
     def engine(seed: int, dtype: torch.dtype | None, **settings: Any) -> Engine:

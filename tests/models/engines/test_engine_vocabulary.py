@@ -1,4 +1,4 @@
-"""A tokenizer of another model, an id that is none, code that nobody trusted: one clear line before anything runs."""
+"""Unsuitable tokenizers, invalid ids and untrusted model code: each is refused in one line before anything runs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What must be true of several engines behind one, each test named as the theorem it checks."""
+"""A fleet of engines: it gives the tokens of one engine, checks their weights, and replaces an engine that fails."""
 
 import random
 import threading
@@ -27,12 +27,12 @@ from models.policies.weights import merged_weights
 from tests.support.tiny_loops import SCHEDULE, new_learner, run, same_weights, save_start
 from tests.support.tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
-pytestmark = pytest.mark.rotating(of=6)
+pytestmark = pytest.mark.rotating(of=8)
 
 END = 1
 DRAWING = TokenSampling(temperature=1.5)
 SAMPLING = Sampling(max_tokens=12, samples=3, temperature=1.5)
-ASKS = [
+REQUESTS = [
     CompletionRequest(prompt, completion_seed(5, place, number), room, (7,) * number)
     for place, prompt in enumerate(PROMPTS)
     for number, room in enumerate((12, 3, 20)[: 1 + place % 3])
@@ -40,7 +40,7 @@ ASKS = [
 
 
 def untied(policy: Any) -> Any:
-    """The policy with a head of its own, other than its embeddings."""
+    """Give the policy an output head that differs from its embeddings, and return it."""
     policy.config.tie_word_embeddings = False
     policy.lm_head.weight = nn.Parameter(policy.lm_head.weight.detach().flip(0).clone())
     return policy
@@ -51,7 +51,7 @@ def adapted(policy: Any) -> Any:
 
 
 def moved(policy: Any) -> Any:
-    """The policy after a step that moves every parameter; the output of its LoRA matrices too."""
+    """Change every parameter of the policy, so that LoRA's output is not zero either, and return it."""
     torch.manual_seed(3)
     with torch.no_grad():
         for parameter in policy.parameters():
@@ -72,7 +72,7 @@ def policy_of(kind: str, seed: int = 0) -> Any:
 
 
 class Mortal(TransformersEngine):
-    """Dies in mid-generation as often as it is to."""
+    """An engine that fails at the end of a generation, `deaths` times over all its instances."""
 
     deaths = 0
     made = 0
@@ -81,8 +81,8 @@ class Mortal(TransformersEngine):
         super().__init__(*given, **named)
         type(self).made += 1
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        completions = super().each(asks, drawing)
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        completions = super().complete(requests, drawing)
         if Mortal.deaths:
             Mortal.deaths -= 1
             raise ConnectionResetError("the process of the engine ended")
@@ -90,14 +90,14 @@ class Mortal(TransformersEngine):
 
 
 class Stale(TransformersEngine):
-    """Says that it took the weights, and did not."""
+    """An engine that takes the version of new weights, but not the weights."""
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         self.version = version
 
 
 class Forgetful(TransformersEngine):
-    """Takes no weights, and says so."""
+    """An engine that takes neither new weights nor their version."""
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         pass
@@ -124,13 +124,13 @@ def test_one_engine_and_two_and_three_and_more_than_there_are_prompts_give_the_s
     folder: Path, open_fleet: Callable[..., Fleet]
 ) -> None:
     alone = TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
-    asks = [*ASKS, CompletionRequest(PROMPTS[0], 77, 5)]  # a prompt that comes again, but not beside its like
-    wanted = alone.each(asks, DRAWING)
+    requests = [*REQUESTS, CompletionRequest(PROMPTS[0], 77, 5)]  # a repeated prompt that does not follow its equals
+    wanted = alone.complete(requests, DRAWING)
     scores = alone.score(SEQUENCES.prompts, SEQUENCES.completions)
     for count in (1, 2, 3, len(PROMPTS) + 2):
         fleet = open_fleet(*[TransformersEngine] * count)
         assert len(fleet.members()) == count
-        for made, given in zip(fleet.each(asks, DRAWING), wanted, strict=True):
+        for made, given in zip(fleet.complete(requests, DRAWING), wanted, strict=True):
             assert (made.tokens, made.finished) == (given.tokens, given.finished)
             torch.testing.assert_close(made.log_probs, given.log_probs, rtol=0, atol=1e-5)
         said = fleet.score(SEQUENCES.prompts, SEQUENCES.completions)
@@ -144,7 +144,7 @@ def test_one_engine_and_two_and_three_and_more_than_there_are_prompts_give_the_s
 
 def test_a_fleet_that_is_asked_for_nothing_says_nothing(open_fleet: Callable[..., Fleet]) -> None:
     fleet = open_fleet(TransformersEngine, TransformersEngine)
-    assert fleet.each([], DRAWING) == [] and fleet.score([], []) == []
+    assert fleet.complete([], DRAWING) == [] and fleet.score([], []) == []
 
 
 def test_every_group_goes_to_one_engine_and_none_has_more_than_a_fair_share_and_a_group() -> None:
@@ -166,17 +166,17 @@ def test_every_group_goes_to_one_engine_and_none_has_more_than_a_fair_share_and_
 
 def test_where_each_engine_has_a_batch_what_they_say_is_what_one_says_to_the_last_bit(folder: Path) -> None:
     chance = random.Random(1)
-    asks = [
+    requests = [
         CompletionRequest(prompt, completion_seed(9, place, number), 12)
         for place, prompt in enumerate([chance.randrange(2, 24)] * chance.randint(1, 30) for _ in range(24))
         for number in range(4)
     ]
     settings = EngineSettings(max_sequences=16, precision="float32")
     start = partial(TransformersEngine, folder, settings, end=END)
-    wanted = contents(start().each(asks, DRAWING))
+    wanted = contents(start().complete(requests, DRAWING))
     for count in (2, 3, 6):
         fleet = Fleet([start] * count, torch.float32, most=settings.max_sequences)
-        assert contents(fleet.each(asks, DRAWING)) == wanted
+        assert contents(fleet.complete(requests, DRAWING)) == wanted
         fleet.close()
 
 
@@ -238,7 +238,7 @@ def test_an_engine_of_another_version_than_was_handed_over_last_is_one_clear_lin
     folder: Path, open_fleet: Callable[..., Fleet]
 ) -> None:
     fleet = open_fleet(TransformersEngine, Forgetful)
-    fleet.each(ASKS, DRAWING)  # both have the folder's
+    fleet.complete(REQUESTS, DRAWING)  # both engines have the weights of the folder
     with pytest.raises(UserError, match=r"^engine 2 of 2 has the weights of hand-over 0, but those of hand-over 1 "):
         fleet.load(policy_of(folder.name).state_dict().items())
 
@@ -258,13 +258,13 @@ def test_an_engine_that_dies_is_replaced_with_the_weights_of_the_hand_over_and_t
     policy = moved(policy_of(folder.name))
     fleet = open_fleet(Mortal, Mortal)
     fleet.load(merged_weights(policy))
-    undisturbed = fleet.each(ASKS, DRAWING)
+    undisturbed = fleet.complete(REQUESTS, DRAWING)
     with torch.no_grad():
-        policy.model.embed_tokens.weight.zero_()  # the learner goes on
+        policy.model.embed_tokens.weight.zero_()  # the learner changes its weights
     for deaths in (1, 2, 3):
         Mortal.deaths, before = deaths, Mortal.made
         with pytest.warns(UserWarning, match=r"it broke in generate \(ConnectionResetError: the process of the engine"):
-            assert contents(fleet.each(ASKS, DRAWING)) == contents(undisturbed)
+            assert contents(fleet.complete(REQUESTS, DRAWING)) == contents(undisturbed)
         assert Mortal.made == before + deaths and Mortal.deaths == 0
     assert [member.version for member in fleet.members()] == [1, 1]
 
@@ -303,7 +303,7 @@ def test_a_fleet_is_closed_while_its_engines_are_at_work_and_none_is_started_ane
     class Busy(Mortal):
         made = 0
 
-        def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
             working.release()
             over.wait(60)
             raise ConnectionResetError("the process of the engine ended")
@@ -317,7 +317,7 @@ def test_a_fleet_is_closed_while_its_engines_are_at_work_and_none_is_started_ane
 
     def ask() -> None:
         try:
-            fleet.each(ASKS, DRAWING)
+            fleet.complete(REQUESTS, DRAWING)
         except BaseException as error:
             errors.append(error)
 
@@ -334,7 +334,7 @@ def test_a_loop_whose_engine_is_a_fleet_ends_with_the_weights_of_one_whose_engin
     start = save_start(tmp_path / "start")
 
     def alone_in_batches(folder: Path, settings: EngineSettings, *, end: int) -> TransformersEngine:
-        return TransformersEngine(folder, replace(settings, max_sequences=8), end=end)  # two batches a round
+        return TransformersEngine(folder, replace(settings, max_sequences=8), end=end)  # two batches in a round
 
     def fleet(folder: Path, settings: EngineSettings, *, end: int) -> Fleet:
         return Fleet([partial(alone_in_batches, folder, settings, end=end)] * 2, torch.float32, most=8)

@@ -1,4 +1,4 @@
-"""What must be true of a policy that is used with its gate, each test named as the theorem it checks."""
+"""A policy with a selective gate: each token comes from the policy or the reference, as the gate decides."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ SAMPLING = Sampling(max_tokens=8, samples=4)
 
 
 def exported(folder: Path, odds: float, weights: float = 0.0) -> Path:
-    """Policy, reference and a gate of given log-odds, written as a run ends."""
+    """Write policy, reference and a gate of given log-odds as at the end of a run; return the policy's folder."""
     policy, reference = (tiny_policy(torch.float32, seed=seed, spread=3.0) for seed in (0, 1))
     gate = Selective().accompany(policy)
     head: Any = gate.model

@@ -1,4 +1,4 @@
-"""An engine that breaks loses no step: real engines, really broken in the midst of a generation."""
+"""Restarts of real engines that fail during a call: the new engine has the last weights and repeats the call."""
 
 import functools
 import gc
@@ -19,7 +19,7 @@ from models.engines.restart import RESTARTS, Restarting
 from models.policies.folder import save_model_folder
 from tests.support.tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
-pytestmark = pytest.mark.rotating(of=6)
+pytestmark = pytest.mark.rotating(of=8)
 
 MODELS = {
     "transformers": ("transformers.models.qwen3.modeling_qwen3", "Qwen3Model"),
@@ -51,7 +51,7 @@ def engine(running: tuple[str, Restarting]) -> Restarting:
 
 @pytest.fixture
 def break_at(running: tuple[str, Restarting], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """Make the model's forward pass raise at the given calls, counted from now on."""
+    """Return a function that makes the model's forward pass raise at the given calls, counted from then on."""
     module, name = MODELS[running[0]]
     model = getattr(importlib.import_module(module), name)
     whole = model.forward
@@ -64,7 +64,7 @@ def break_at(running: tuple[str, Restarting], monkeypatch: pytest.MonkeyPatch) -
         def forward(self: nn.Module, *arguments: Any, **named: Any) -> Any:
             calls.append(None)
             if len(calls) in numbers:
-                raise type(error)(*error.args)  # a new one: an error that is kept keeps the frames it passed
+                raise type(error)(*error.args)  # a new error each time: an error keeps the frames that it passed
             return whole(self, *arguments, **named)
 
         monkeypatch.setattr(model, "forward", forward)
@@ -87,19 +87,19 @@ def test_completions_after_a_break_in_mid_generation_are_bit_for_bit_those_of_an
 def test_what_is_served_when_an_engine_breaks_is_begun_anew_and_each_ends_once(
     engine: Restarting, break_at: Callable[..., list[Any]]
 ) -> None:
-    """With the weights of the last hand-over, which the tokens say."""
-    asks = dict(enumerate(requests_of(PROMPTS, SAMPLING, 5)))
-    ended = [engine.serve(asks, SAMPLING, 2)]
+    """The new engine has the weights of the last hand-over, as the versions of its tokens show."""
+    requests = dict(enumerate(requests_of(PROMPTS, SAMPLING, 5)))
+    ended = [engine.serve(requests, SAMPLING, 2)]
     engine.load(tiny_policy(torch.float32, seed=1).state_dict().items(), 1)
     break_at(RuntimeError("the kernel died"), 2)
     with pytest.warns(UserWarning, match=r"engine: it broke in serve \(RuntimeError: the kernel died\)"):
         while engine.under_way:
             ended.append(engine.serve({}, SAMPLING, 3))
-    assert sorted(number for some in ended for number in some) == sorted(asks)
+    assert sorted(number for some in ended for number in some) == sorted(requests)
     assert all(made.versions == ((0, 0),) for made in ended[0].values())
     anew = {number: made for some in ended[1:] for number, made in some.items()}
     assert anew and all(made.versions == ((0, 1),) for made in anew.values())
-    undisturbed = engine.each(list(asks.values()), SAMPLING)
+    undisturbed = engine.complete(list(requests.values()), SAMPLING)
     assert [made.tokens for made in anew.values()] == [undisturbed[number].tokens for number in anew]
     assert not engine.under_way
 
@@ -172,7 +172,7 @@ def test_a_call_to_an_engine_that_was_closed_starts_none(running: tuple[str, Res
         return running[1].engine
 
     engine = Restarting(start, torch.float32)
-    engine.engine = None  # the fixture's own stays open
+    engine.engine = None  # the engine of the fixture stays open
     engine.close()
     with pytest.raises(RuntimeError, match=r"^engine: it was closed$"):
         engine.generate(PROMPTS, SAMPLING, seed=5)

@@ -1,4 +1,4 @@
-"""Log-probs mean the same in definition, engine and learner, whatever the sampling; one engine of each kind for all."""
+"""Log-probs of sampled tokens: definition, engines and learner agree for every setting of the sampling."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def engine(running: Restarting) -> Restarting:
 
 
 def by_definition(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Log-probs of the distribution that `Sampling` describes, float64, [vocabulary]; one token at a time, no mask."""
+    """Return log-probs of the distribution that `Sampling` describes, float64, [vocabulary], without a mask."""
     logits = logits.double() / sampling.temperature
     order = logits.argsort(descending=True).tolist()
     if sampling.top_k:
@@ -109,7 +109,7 @@ def test_tokens_that_tie_with_the_kth_all_stay_and_at_the_border_of_top_p_vllm_c
     )  # 11 / 24 < 0.49 < 12 / 24
     left = (
         VOCABULARY if isinstance(engine.engine, TransformersEngine) else 12
-    )  # ties stay together here, as in the learner
+    )  # transformers keeps all ties, like the learner
     assert first_log_probs(group) == {round(-math.log(left), 4)}
 
 

@@ -28,7 +28,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> TransformersEngine
 
 
 def own_log_probs(model: nn.Module, prompt: Sequence[int], completion: tuple[int, ...]) -> Tensor:
-    """By the definition: the whole sequence through the model's own forward, without a cache."""
+    """Return log-probs by definition: the model's own forward pass over the whole sequence, without a cache."""
     ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
     with torch.no_grad():
         logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].float()
@@ -58,7 +58,7 @@ def test_greedy_takes_the_likeliest_token_of_a_plain_forward_pass(engine: Transf
 
 
 def ending_engine(folder: Path, most: int = 64) -> TransformersEngine:
-    """An engine on a nearly uniform policy whose end token comes up all the time."""
+    """Open an engine on a nearly uniform policy, so that the end token is drawn often."""
     model = built("llama", torch.float32)
     with torch.no_grad():
         model.lm_head.weight.mul_(0.05)

@@ -1,4 +1,4 @@
-"""What must be true of the transformers engine, each test named as the theorem it checks."""
+"""The transformers engine: greedy and sampled completions, their log-probs, scores, and the transfer of weights."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -71,7 +71,7 @@ def test_sampled_log_probs_are_those_of_the_distribution_that_was_drawn_from(
 
 
 def processed(logits: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Top-k, then top-p, by the definition: the likeliest tokens until their share reaches p."""
+    """Apply top-k, then top-p, by definition: keep the likeliest tokens until their share reaches p."""
     order = logits.argsort(descending=True)[: top_k or None]
     probability = logits[order].softmax(0)
     kept = order[(probability.cumsum(0) - probability) < top_p]
@@ -97,7 +97,7 @@ def test_a_seed_is_a_completion_and_another_seed_another(engine: TransformersEng
 
 
 def test_log_probs_own_their_memory_and_may_enter_a_gradient(engine: TransformersEngine) -> None:
-    """A part of the whole batch's tensor would keep all of it, and one of inference's could not be saved."""
+    """A view would keep the tensor of the whole batch in memory, and autograd cannot save an inference tensor."""
     (group,) = engine.generate([[3, 4]], Sampling(max_tokens=8, samples=3), seed=0)
     for completion in group:
         noted = completion.log_probs
@@ -136,7 +136,7 @@ def test_new_weights_are_copied_and_old_ones_forgotten(engine: TransformersEngin
     expected = torch.cat(plain_log_probs(tiny_policy(seed=1), SEQUENCES)).float().cpu()
     torch.testing.assert_close(torch.tensor([value for row in scores for value in row]), expected, rtol=0, atol=1e-5)
     with torch.no_grad():
-        other.model.embed_tokens.weight.zero_()  # what the learner does next must not reach the engine
+        other.model.embed_tokens.weight.zero_()  # later changes of the learner must not reach the engine
     assert engine.score(SEQUENCES.prompts, SEQUENCES.completions) == scores
 
 

@@ -1,4 +1,4 @@
-"""What must be true of vLLM beside the learner, each test named as the theorem it checks. One engine for all."""
+"""The vLLM engine, compared with transformers and with the learner; most tests share one engine."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ from tests.support.tiny_models import (
     word_tokenizer,
 )
 
-pytestmark = [pytest.mark.slow, NO_VLLM, pytest.mark.rotating(of=5)]
+pytestmark = [pytest.mark.slow, NO_VLLM, pytest.mark.rotating(of=8)]
 END = 1
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -93,7 +93,7 @@ def test_scores_agree_with_transformers_to_1e_5(engine: VllmEngine, folder: Path
 def test_both_engines_stop_at_the_same_ends_whatever_the_folder_names(
     engine: VllmEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder's config names END; a token that stands inside of greedy completions ends them too, or alone."""
+    """The folder names only END. A token from inside the greedy completions is a second end, or the only one."""
     free = [row[0].tokens for row in engine.generate(PROMPTS, GREEDY, 0)]
     other_end = next(token for tokens in free for token in tokens[1:-1] if token != END)
     for ends in ((END, other_end), (other_end,)):
@@ -189,7 +189,7 @@ def test_no_prompts_give_no_completions(engine: VllmEngine) -> None:
 def test_what_is_set_aside_for_keys_and_values_is_what_the_blocks_need_between_its_bounds() -> None:
     from models.engines.vllm_engine import CACHE_LEAST, CACHE_MOST, cache_bytes
 
-    config = tiny_policy().config  # keys and values of 2 layers with 1 head of 32 numbers; 128 tokens a block
+    config = tiny_policy().config  # keys and values of 2 layers with 1 head of 32 numbers; 128 tokens in a block
     assert cache_bytes(config, 8192, torch.bfloat16) == 8192 * 128 * 2 * 2 * 32 * 2
     assert cache_bytes(config, 1, torch.bfloat16) == CACHE_LEAST
     assert cache_bytes(config, 1_000_000, torch.float32) == CACHE_MOST

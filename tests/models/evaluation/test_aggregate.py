@@ -1,4 +1,4 @@
-"""What must be true of comparing methods over a few runs, each test named as the theorem it checks."""
+"""Comparison of methods over a few runs: interquartile mean, probability of improvement, and their intervals."""
 
 import itertools
 
@@ -52,7 +52,7 @@ def test_the_mean_over_tasks_is_taken_after_each_task_was_compared_with_itself()
 
 
 def test_an_interval_draws_each_task_from_its_own_runs() -> None:
-    scores = np.array([[0.0, 100.0]] * 5)  # no run varies: neither may the statistic
+    scores = np.array([[0.0, 100.0]] * 5)  # all runs of a task are equal, so the statistic must not vary
     interval = stratified_interval(lambda array: float(array.mean()), scores, resamples=50)
     assert (interval.low, interval.estimate, interval.high) == (50.0, 50.0, 50.0)
 

@@ -1,4 +1,4 @@
-"""Krippendorff's alpha: a published table, its ends, and what it does not depend on."""
+"""Krippendorff's alpha: a published example, values by hand, and the cases in which it is 1, 0 or undefined."""
 
 import math
 import random
@@ -12,8 +12,8 @@ CODERS = (
     "1*213343*******",
     "**21344*21133*4",
 )
-"""Three reviewers of fifteen questions, * where one did not answer: the example that is told of the coefficient
-everywhere, for names 0.691."""
+"""Answers of three reviewers to fifteen questions, * if there is none. In this standard example for the coefficient,
+alpha for nominal labels is 0.691."""
 
 
 def test_the_published_example() -> None:
@@ -22,8 +22,8 @@ def test_the_published_example() -> None:
 
 
 def test_two_reviewers_by_hand() -> None:
-    """Four questions, aa ab bb bb. Three of four pairs are the same. Of eight labels three are a and five b: chance
-    disagrees in 2*3*5 / (8*7) of all pairs, and alpha is 1 - (1/4) / (30/56) = 8/15."""
+    """The questions are aa ab bb bb. Three of the four pairs agree. Of the eight labels three are a and five are b, so
+    a random pair disagrees with probability 2*3*5 / (8*7), and alpha is 1 - (1/4) / (30/56) = 8/15."""
     seen = agreement([["a", "a"], ["a", "b"], ["b", "b"], ["b", "b"]])
     assert (seen.questions, seen.share) == (4, 0.75)
     assert seen.alpha == pytest.approx(8 / 15)

@@ -1,4 +1,4 @@
-"""What must be true of the intervals: they cover the truth as often as they say."""
+"""Bootstrap intervals: they cover the truth as often as their confidence requires, and pairing makes them narrower."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstr
 
 
 def evaluations(seed: int, prompts: int = 150, gain: float = 0.1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sampled accuracies of two policies on the same prompts, whose true mean difference is `gain`."""
+    """Return sampled accuracies of two policies on the same prompts; their true mean difference is `gain`."""
     chance = np.random.default_rng(seed)
     ease = chance.beta(1, 1, prompts) * (1 - gain)
     return chance.binomial(8, ease + gain) / 8, chance.binomial(8, ease) / 8
@@ -23,7 +23,7 @@ def test_an_interval_of_95_percent_covers_the_truth_in_about_95_of_100(method: C
     for seed in range(300):
         left, right = evaluations(seed)
         if method is unpaired_bootstrap:
-            left = evaluations(10_000 + seed)[0]  # prompts of its own
+            left = evaluations(10_000 + seed)[0]  # other prompts than those of `right`
         interval = method(left, right, resamples=600, seed=seed)
         hits += interval.low <= 0.1 <= interval.high
     assert 0.91 <= hits / 300 <= 0.985

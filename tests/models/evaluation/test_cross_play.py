@@ -1,4 +1,4 @@
-"""Cross-play over populations whose payoffs are known: shared games, zero-sum games, and a policy beside a partner."""
+"""Cross-play of populations with known payoffs: shared and zero-sum games, held-out partners, and the turns played."""
 
 import numpy as np
 import pytest
@@ -10,17 +10,17 @@ from models.evaluation.records import Completion
 from tests.support.tiny_strategies import Scripted, ask_of, turns_of
 
 CHANCES = {"left": 0.9, "right": 0.2, "mixed": 0.5}
-"""How often each member of a population goes left."""
+"""The probability with which each member of a population goes left."""
 
 
 def meeting(player: str, partner: str) -> list[float]:
-    """Expected payoff of meeting on one side, for either: both win where both go the same way."""
+    """Return the expected payoff, for two equal problems, of a game that both players win if they go the same way."""
     p, q = CHANCES[player], CHANCES[partner]
     return [p * q + (1 - p) * (1 - q)] * 2
 
 
 def pennies(player: str, partner: str) -> list[float]:
-    """Expected payoff of matching pennies: the player wins where they agree, and loses as much where they do not."""
+    """Return the expected payoff of matching pennies: 1 for the player if both agree, and -1 if they do not."""
     return [2 * value - 1 for value in meeting(player, partner)]
 
 
@@ -52,7 +52,7 @@ def test_a_name_that_stands_twice_is_refused() -> None:
 
 
 def test_what_an_episode_paid_is_the_sum_over_its_turns() -> None:
-    turns = '[{"said": "bet", "heard": "call", "reward": 0.5}, {"said": "", "heard": "", "reward": -2.0}]'
+    turns = '[{"text": "bet", "response": "call", "reward": 0.5}, {"text": "", "response": "", "reward": -2.0}]'
     assert payoff(Completion("bet", 3, False, True, turns=turns)) == -1.5
     assert payoff(Completion("bet", 3, True, True)) == 1.0
 

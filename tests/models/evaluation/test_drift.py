@@ -1,4 +1,4 @@
-"""How far two samples are apart and how sure that is: values computed by hand, and what holds for any samples."""
+"""Drift between two samples: the stability index, the tests and Holm's correction, against values by hand."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_an_empty_bin_counts_as_half_an_observation_and_tells_more_the_more_were
     assert moved(10) == pytest.approx(2 * (1 - half) * math.log(1 / half), rel=1e-12)
     indices = [moved(size) for size in (10, 100, 1000, 10_000)]
     assert indices == sorted(indices) and all(map(math.isfinite, indices))
-    # Ten times as many add ln(10) for each of the two bins.
+    # Ten times as many observations add ln(10) for each of the two bins.
     assert indices[3] - indices[2] == pytest.approx(2 * math.log(10), rel=1e-2)
     assert stability_index([10, 5, 0], [7, 5, 0]) == stability_index([10, 5], [7, 5])
 
@@ -98,14 +98,14 @@ def test_an_index_of_numbers_does_not_change_with_their_unit() -> None:
 
 def test_numbers_are_tested_by_kolmogorov_and_smirnov() -> None:
     statistic, p_value = two_sample_test(Numbers.of([1, 2, 3, 4]), Numbers.of([5, 6, 7, 8]))
-    # Of the 70 ways to deal eight values into two fours, two part them whole.
+    # Of the 70 ways to divide eight values into two samples of four, two separate them completely.
     assert statistic == 1.0 and p_value == pytest.approx(2 / 70, rel=1e-12)
     assert two_sample_test(normal(0), normal(0)) == (0.0, 1.0)
 
 
 def test_kinds_are_tested_by_chi_squared() -> None:
     statistic, p_value = two_sample_test(Kinds({"a": 10, "b": 20}), Kinds({"a": 20, "b": 10}))
-    assert statistic == pytest.approx(20 / 3, rel=1e-12)  # four cells of 15, each 5 off
+    assert statistic == pytest.approx(20 / 3, rel=1e-12)  # four cells with expectation 15, each off by 5
     assert p_value == pytest.approx(math.erfc(math.sqrt(20 / 3 / 2)), rel=1e-12)  # one degree of freedom
     assert two_sample_test(Kinds({"a": 5}), Kinds({"a": 9})) == (0.0, 1.0)
 
@@ -128,7 +128,8 @@ def test_holms_correction_is_the_one_computed_by_hand_and_never_changes_the_orde
 
 
 def test_features_that_did_not_change_are_marked_no_more_often_than_the_level() -> None:
-    settings = DriftSettings(level=0.05, shifted=1e-9, drifted=1e-8)  # the index always agrees: the tests alone decide
+    # The index always exceeds these limits, so only the tests decide.
+    settings = DriftSettings(level=0.05, shifted=1e-9, drifted=1e-8)
     marked = 0
     for night in range(300):
         before, after = ({str(n): normal(2000 * night + 2 * n + side, 60) for n in range(4)} for side in (0, 1))
@@ -143,9 +144,9 @@ def test_drift_needs_both_a_large_index_and_a_small_p_value() -> None:
 
     assert state(normal(0, 1000), normal(1, 1000, mean=1.0)) == "drifted"
     assert state(normal(0, 1000), normal(1, 1000, mean=0.4)) == "shifted"
-    assert state(normal(0, 20_000), normal(1, 20_000, mean=0.1)) == "stable"  # sure, and small
+    assert state(normal(0, 20_000), normal(1, 20_000, mean=0.1)) == "stable"  # significant, but small
     (few,) = drifts({"x": normal(0, 10)}, {"x": normal(1, 10)})
-    assert few.index > 0.25 and few.state == "stable"  # large, by chance
+    assert few.index > 0.25 and few.state == "stable"  # large, but by chance
 
 
 def test_only_features_that_both_sides_have_are_compared() -> None:

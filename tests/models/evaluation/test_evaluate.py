@@ -1,4 +1,4 @@
-"""What must be true of an evaluation as a whole, on a tiny policy."""
+"""`evaluate` on a tiny policy: its stages, greedy and sampled completions, reward scores and grades."""
 
 import math
 from collections.abc import Iterator

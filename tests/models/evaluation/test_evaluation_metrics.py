@@ -1,4 +1,4 @@
-"""What must be true of the metrics: they equal what counting every case gives."""
+"""Metrics of an evaluation: they equal values that are computed by hand or by counting all cases."""
 
 import math
 import random
@@ -61,7 +61,7 @@ def test_majority_is_the_mean_over_all_subsets_with_ties_shared() -> None:
 def test_one_vote_is_plain_accuracy_and_equal_answers_vote_together() -> None:
     samples = (said("1/2", True), said("0.50", True), said("3"), said("3"), said("4"), said(None))
     assert majority(samples, 1) == pytest.approx(2 / 6)
-    assert majority(samples, 6) == 0.5  # two votes for a half, two for three: a tie
+    assert majority(samples, 6) == 0.5  # a tie: two votes for 1/2 and two for 3
     assert majority((*samples, said("$0.5", True)), 7) == 1.0
 
 
@@ -115,7 +115,7 @@ def test_divergence_is_zero_of_a_model_that_agrees_and_one_of_its_opposite() -> 
     right, wrong = said(1, True, 2.0), said(2, False, -1.0)
     assert reward_divergence([record("a", [right, wrong])]) == 0.0
     assert reward_divergence([record("a", [said(1, True, -1.0), said(2, False, 2.0)])]) == 1.0
-    # By hand: right scores 2, 3, 3 against wrong 1, 2, 0: eight pairs won, one tied, of nine.
+    # By hand: right scores 2, 3, 3 and wrong scores 1, 2, 0. Of the nine pairs, eight are won and one is tied.
     assert reward_divergence(EVALUATION) == pytest.approx(1 - 8.5 / 9)
     assert math.isnan(reward_divergence([record("a", [said(1, True, math.nan), said(2, False, math.nan)])]))
 

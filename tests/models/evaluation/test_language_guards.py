@@ -1,6 +1,6 @@
-"""Guards of the language: short, repeated or unnatural answers are refused, however right they are.
+"""Language guards of the gate: short, repetitive or unnatural answers are refused, even if they are correct.
 
-Each case is better in the metric and worse in one thing only.
+Each refused candidate is better in the metric and worse in one property only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GUARDS = {"shortness", "phrases", "fluency"}
 def policy(
     right: int, tokens: int = 20, nats: float = 1.5, words: str = "own {0} words {0} stand {0} here"
 ) -> list[PromptRecord]:
-    """An evaluation of 90 prompts with two samples, `right` of them correct."""
+    """Make an evaluation of 90 prompts with two samples, `right` of them correct."""
     records = []
     for number in range(90):
         samples = tuple(
@@ -82,5 +82,5 @@ def test_phrases_are_counted_over_all_prompts_by_hand() -> None:
     records = [
         PromptRecord(text, 0, (Completion(text, 4, True, True),), Completion("", 1, True, True)) for text in texts
     ]
-    # a-b-c stands twice, b-c-d and b-c-e once; two words have no phrase; q-q-q stands three times in one answer
+    # a-b-c occurs twice, b-c-d and b-c-e once; two words have no phrase; q-q-q occurs three times in one answer
     assert own_phrases(records).tolist() == [0.5, 0.5, 0.0, 0.0]

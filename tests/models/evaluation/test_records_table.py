@@ -1,4 +1,4 @@
-"""What must be true of evaluations on disk and of measuring, each test named as the theorem it checks."""
+"""Evaluation records: reading returns what was written, and each prompt has its own completions and scores."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from models.answers.exact import is_right
 from models.engines.engine import EngineSettings, Sampling
 from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
-from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.records import Completion, PromptRecord, TurnRecord, turns_of, turns_to_json
 from models.evaluation.table import read_records, write_records
 from models.learner.packing import Sequences
 from models.method.problem import Problem
@@ -111,3 +111,9 @@ def test_the_greedy_answer_does_not_depend_on_the_other_prompts(
 ) -> None:
     run, _ = measured
     assert [record.greedy for record in reversed(run(0))] == [record.greedy for record in run(0, order=(2, 1, 0))]
+
+
+def test_turns_recorded_by_an_earlier_release_are_read() -> None:
+    old = Completion("bet", 3, False, True, turns='[{"said": "bet", "heard": "call", "reward": 0.5}]')
+    new = replace(old, turns=turns_to_json([TurnRecord("bet", "call", 0.5)]))
+    assert turns_of(old) == turns_of(new) == [TurnRecord("bet", "call", 0.5)] and turns_of(replace(old, turns="")) == []

@@ -1,4 +1,4 @@
-"""The guard of severity: an episode is as severe as its turns together, and a policy that grows severer is refused."""
+"""The severity guard: severity adds up over an episode's turns, and a policy that becomes more severe is refused."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ SETTINGS = GateSettings(samples=2, severity=WEIGHTS, severity_margin=0.2, capabi
 
 
 def episode(*said: str, correct: bool = False) -> Completion:
-    turns = json.dumps([{"said": turn, "heard": "", "reward": 0.0} for turn in said])
+    turns = json.dumps([{"text": turn, "response": "", "reward": 0.0} for turn in said])
     return Completion("\n".join(said), 10, correct, True, turns=turns)
 
 

@@ -48,7 +48,7 @@ def test_shared_and_packed_equals_plain_in_float64(name: str) -> None:
         model, completion_log_probs(model, SHARED, distribution=Distribution(temperature=0.7))
     )
     torch.testing.assert_close(gradients, expected, rtol=1e-4 if name in ROUGH else 1e-10, atol=1e-12)
-    # transformers rounds norms to float32 in most models, and with them their gradients
+    # in most models transformers computes norms in float32, which also rounds their gradients
     assert largest_gap(own, its_gradients) < (1e-3 if name in ROUGH else 1e-5)
 
 

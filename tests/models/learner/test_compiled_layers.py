@@ -1,4 +1,4 @@
-"""What must be true of compiled layers and of the compiled blocks of the output projection."""
+"""Compiled layers and compiled blocks of the output projection: eager values and gradients, few graphs, equal names."""
 
 import copy
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def log_probs_and_gradients(model: nn.Module, *, again: bool = False) -> tuple[T
 
 
 def graphs() -> int:
-    """Graphs that were traced so far."""
+    """Return the number of graphs that have been traced so far."""
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
@@ -60,7 +60,7 @@ def test_the_functions_of_a_block_give_the_eager_values_and_gradients(
 
 
 def block_values(compile_blocks: bool, softcap: float | None, temperature: float, entropy: bool) -> list[Tensor]:
-    """Log-probs, entropies and gradients of 30 tokens over a vocabulary of 200 in three blocks."""
+    """Return log-probs, entropies and gradients of 30 tokens over a vocabulary of 200, in three blocks."""
     draw = torch.Generator().manual_seed(0)
     states, weight = (torch.randn(size, 8, dtype=torch.float64, generator=draw) for size in (30, 200))
     targets = torch.randint(200, (30,), generator=draw)
@@ -116,7 +116,7 @@ def test_all_layers_share_what_is_compiled_once_for_rows_of_any_length(monkeypat
 def test_the_operation_over_spans_is_part_of_one_graph_a_layer(
     rectangles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the processor with plain products, which the operation falls back on."""
+    """On a processor, the operation uses plain matrix products instead of its kernels."""
     monkeypatch.setattr(logit_blocks, "compiled", left_as_it_is)
     monkeypatch.setattr(
         packed_attention,
@@ -139,7 +139,7 @@ def test_the_operation_over_spans_is_part_of_one_graph_a_layer(
         torch.testing.assert_close(other, first, rtol=0.02, atol=0.02)
         for name, gradient in of_first.items():
             torch.testing.assert_close(of_other[name], gradient, rtol=0.05, atol=0.05 * float(gradient.abs().max()))
-    assert before < graphs() <= before + 2  # torch makes another one for rows without a shared prompt
+    assert before < graphs() <= before + 2  # torch traces a second graph for rows without a shared prompt
     assert len(torch._dynamo.utils.counters["graph_break"]) == breaks
 
 

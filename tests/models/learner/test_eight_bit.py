@@ -1,6 +1,6 @@
-"""What must be true of AdamW with running means of 8 bits, each test named as the theorem it checks.
+"""AdamW with 8-bit running means: its steps, checkpoints and memory, compared with AdamW in higher precision.
 
-torchao stands in no lock file: where it is missing, a thorough test installs it beside the environment and runs all.
+No lock file contains torchao. If it is missing, a thorough test installs it in a temporary folder and runs all tests.
 """
 
 import os
@@ -24,7 +24,7 @@ needs_torchao = pytest.mark.skipif(find_spec("torchao") is None, reason="torchao
 
 
 def layers(wide: int = 64) -> nn.Linear:
-    """A matrix of wide * wide numbers, which is kept in 8 bits from 64 on, and a bias, which never is."""
+    """Make a layer: the means of its matrix have 8 bits if `wide` is at least 64, those of its bias never do."""
     torch.manual_seed(0)
     return nn.Linear(wide, wide)
 
@@ -50,7 +50,7 @@ def farthest(model: nn.Module, other: nn.Module) -> float:
 
 
 def nearest_level(numbers: Tensor, levels: Tensor) -> Tensor:
-    """Each number, in blocks of 256 that are scaled to a largest of 1, at the level nearest to it."""
+    """Round each number to the nearest level, in blocks of 256 that are scaled to a maximum of 1."""
     blocks = numbers.reshape(-1, 256)
     scale = blocks.abs().amax(1, keepdim=True)
     at = ((blocks / scale)[..., None] - levels).abs().argmin(-1)
@@ -59,7 +59,7 @@ def nearest_level(numbers: Tensor, levels: Tensor) -> Tensor:
 
 @needs_torchao
 def test_the_first_step_is_that_of_adamw() -> None:
-    """The means are rounded after they have moved the weights."""
+    """The means are rounded only after they have changed the weights."""
     assert farthest(moved(EIGHT, 1), moved(FULL, 1)) < 1e-7
 
 
@@ -70,8 +70,8 @@ def test_tensors_below_4096_numbers_keep_float32() -> None:
 
 @needs_torchao
 def test_later_steps_are_those_of_adamw_on_means_rounded_to_the_nearest_of_256_levels() -> None:
-    """Against AdamW written out in float64, its means rounded after every step to the levels of the paper's dynamic
-    tree: a sign (or one more digit), a power of ten by leading zeros, and a linear fraction."""
+    """The expected weights come from AdamW in float64. Its means are rounded after every step to the levels of the
+    paper's dynamic tree: a sign (or one more digit), a power of ten by leading zeros, and a linear fraction."""
     signed, unsigned = dynamic_levels(signed=True), dynamic_levels(signed=False)
     weight = layers().weight.detach().double()
     mean, square = torch.zeros_like(weight), torch.zeros_like(weight)
@@ -87,13 +87,13 @@ def test_later_steps_are_those_of_adamw_on_means_rounded_to_the_nearest_of_256_l
         weight = weight * (1 - 0.01 * 0.1) - 0.01 * unbiased[0] / (unbiased[1].sqrt() + 1e-8)
         mean, square = nearest_level(mean, signed), nearest_level(square, unsigned)
     gap = (moved(EIGHT, steps).weight.detach() - weight).abs()
-    # A number in the middle between two levels may fall to either of them in float32.
+    # In float32, a number midway between two levels may be rounded to either.
     assert float(gap.quantile(0.99)) < 1e-6 and farthest(moved(EIGHT, steps), moved(FULL, steps)) > 1e-5
 
 
 def dynamic_levels(*, signed: bool) -> Tensor:
-    """The 256 levels of the 8-bit dynamic tree, ascending: 0, 1, and for each power of ten from 10^-6 to 1 the middles
-    between fractions that are twice as fine with every power."""
+    """Return the 256 levels of the 8-bit dynamic tree, ascending: 0, 1, and for each power of ten from 10^-6 to 1 the
+    midpoints between fractions that are twice as fine with every power."""
     levels = [0.0, 1.0]
     for digits in range(7):
         fractions = torch.linspace(0.1, 1.0, 2 ** (digits if signed else digits + 1) + 1, dtype=torch.float64)

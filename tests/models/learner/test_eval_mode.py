@@ -1,4 +1,4 @@
-"""Whoever reads a model without dropout gives it back as it was, whatever happens meanwhile."""
+"""`in_eval_mode` and the readings that use it: every module has its former mode afterwards, also after an error."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -22,7 +22,7 @@ def modes(*models: nn.Module) -> list[bool]:
 
 
 def mixed_modes(model: nn.Module) -> nn.Module:
-    """`model` in training, but for a part that its owner keeps in eval mode."""
+    """Put `model` in training mode, but its first child in eval mode, and return it."""
     model.train()
     next(iter(model.children())).eval()
     return model

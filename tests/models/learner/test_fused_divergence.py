@@ -1,4 +1,4 @@
-"""What must be true of the divergence from a teacher, each test named as the theorem it checks; in float64."""
+"""Divergence from a teacher, in float64: values and gradients equal the published formula and values by hand."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ def numbers(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
 
 
 def as_published(student_logits: Tensor, teacher_logits: Tensor, beta: float) -> Tensor:
-    """Generalised JSD by GKD's equation 1 and TRL's GKDTrainer.generalized_jsd_loss (beta 0: the KL, 1: the inverse
-    KL): summed over the vocabulary, probabilities written out and not their logarithms."""
+    """Return the generalised JSD by GKD's equation 1 and TRL's GKDTrainer.generalized_jsd_loss (beta 0: the KL, 1: the
+    inverse KL), summed over the vocabulary. It uses probabilities and not their logarithms."""
     p, q = torch.softmax(student_logits, -1), torch.softmax(teacher_logits, -1)
     if beta == 0.0:
         return (q * torch.log(q / p)).sum(-1)
@@ -105,7 +105,7 @@ def test_near_its_ends_the_generalised_divergence_is_beta_or_one_less_beta_times
 
 
 def test_the_gradient_of_the_reverse_kl_is_that_of_its_sampled_log_ratio_in_expectation() -> None:
-    """E_p[(log p - log q) grad log p] = grad KL(p || q): the sampled form is an unbiased estimate of the whole one."""
+    """E_p[(log p - log q) grad log p] = grad KL(p || q): the sampled form is an unbiased estimate of the full one."""
     z, log_q = numbers(1, 6).requires_grad_(), torch.log_softmax(numbers(1, 6, seed=1), -1)
     eye = Head(torch.eye(6, dtype=torch.float64, device=DEVICE))
     whole = torch.autograd.grad(fused_divergence(z, eye, Logits([(log_q, eye, 1.0)]), 1.0).sum(), z)[0]

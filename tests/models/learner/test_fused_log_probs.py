@@ -1,4 +1,4 @@
-"""What must be true of the fused projection, each test named as the theorem it checks; in float64."""
+"""The fused output projection: log-probs, entropies and gradients equal the full log-softmax in float64."""
 
 import itertools
 import math
@@ -31,7 +31,7 @@ def by_definition(
     softcap: float | None,
     distribution: Distribution,
 ) -> tuple[Tensor, Tensor]:
-    """The whole softmax, row by row in plain Python where tokens are cut: written without looking at the blocks."""
+    """Return log-probs and entropies from the full softmax; truncate row by row in plain Python, without blocks."""
     logits = hidden @ weight.T + (0.0 if bias is None else bias)
     if softcap is not None:
         logits = softcap * torch.tanh(logits / softcap)
@@ -143,7 +143,7 @@ def test_no_block_is_larger_than_its_limit(distribution: Distribution, monkeypat
     made = Blocks.logits
 
     def watched(self: Blocks, states: Tensor, columns: slice, kept: list[Tensor] | None = None) -> Tensor:
-        assert kept is None  # 2000 x 6000 are too many to be kept
+        assert kept is None  # 2000 x 6000 logits are too many to be kept
         z = made(self, states, columns)
         sizes.append(z.numel())
         return z
@@ -153,7 +153,7 @@ def test_no_block_is_larger_than_its_limit(distribution: Distribution, monkeypat
     targets = torch.arange(2000, device=DEVICE)
     fused_log_probs(hidden, Head(weight), targets, distribution, block_elements=2**19)[0].sum().backward()
     assert max(sizes) <= 2**19
-    assert sum(sizes) == 2 * 2000 * 6000  # every logit once forward and once again backward
+    assert sum(sizes) == 2 * 2000 * 6000  # every logit once forward and once backward
 
 
 @OF_A_PROCESSOR
@@ -195,4 +195,4 @@ def test_half_precision_products_are_summed_in_float32() -> None:
     exact, _ = fused_log_probs(hidden.double(), Head(weight.double()), targets)
     log_probs, _ = fused_log_probs(hidden, Head(weight), targets, compute=torch.bfloat16)
     assert log_probs.dtype == torch.float32
-    torch.testing.assert_close(log_probs.double(), exact, rtol=0.0, atol=0.25)  # logits near 16 round to 1/16
+    torch.testing.assert_close(log_probs.double(), exact, rtol=0.0, atol=0.25)  # rounding of logits near 16: up to 1/16

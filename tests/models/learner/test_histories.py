@@ -1,4 +1,4 @@
-"""Histories that sequences share, at any depth: read once, and nothing else comes out; held against plain reading."""
+"""Histories that sequences share at any depth: each token is read once, and results equal those of plain reading."""
 
 import random
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from tests.support.tiny_models import gradients, tiny_policy
 
 
 def forest(seed: int, roots: int = 2, depth: int = 6, vocabulary: int = 58) -> Sequences:
-    """Turns of branching episodes, each a sample of its own: a prompt is all that stood before the turn, what was heard
-    included. Some turns are given twice."""
+    """Make the turns of branching episodes in random order, each a sequence. Its prompt is everything before the turn,
+    including the answers of the environment. Some turns occur twice."""
     chance = random.Random(seed)
 
     def ids(longest: int) -> list[int]:
@@ -54,7 +54,7 @@ def forest(seed: int, roots: int = 2, depth: int = 6, vocabulary: int = 58) -> S
 
 
 def trie(sequences: Sequences) -> set[tuple[int, ...]]:
-    """The nodes of the trie by their paths, written independently: every beginning of every sequence."""
+    """Return the nodes of the trie as paths, by definition: every beginning of every sequence."""
     wholes = [sequences.whole(index) for index in range(len(sequences))]
     return {whole[:end] for whole in wholes for end in range(1, len(whole) + 1)}
 
@@ -71,7 +71,7 @@ def test_a_row_has_every_token_of_the_trie_once(seed: int) -> None:
     path = {place: int(position) for place, position in enumerate(row.positions)}
     assert sorted(path.values()) == sorted(len(node) - 1 for node in trie(sequences))
     seen = allowed(row.layout, torch.device("cpu"), None)
-    assert int(seen.sum()) == sum(map(len, trie(sequences)))  # a token sees itself and all above it
+    assert int(seen.sum()) == sum(map(len, trie(sequences)))  # a token sees itself and its ancestors
     at = 0
     for index, completion in enumerate(sequences.completions):
         assert row.targets[at : at + len(completion)].tolist() == list(completion)
@@ -81,7 +81,7 @@ def test_a_row_has_every_token_of_the_trie_once(seed: int) -> None:
 
 
 def test_a_row_by_hand() -> None:
-    """1 2 | 3 4, then 5 and 6 7 behind it, and 8 beside it."""
+    """The prompt 1 2 has the continuations 3 4 and 8, and 1 2 3 4 has the continuations 5 and 6 7."""
     row = packed_row(Sequences([[1, 2], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2]], [[3, 4], [5], [6, 7], [8]], nested=True))
     assert row.ids.tolist() == [1, 2, 3, 4, 5, 6, 7, 8] and row.positions.tolist() == [0, 1, 2, 3, 4, 4, 5, 2]
     assert [(span.start, span.length) for span in row.layout.spans] == [(0, 2), (2, 2), (4, 1), (5, 2), (7, 1)]
@@ -97,12 +97,12 @@ def test_log_probs_and_every_gradient_are_those_of_plain_reading(name: str) -> N
     model = built(name, torch.float64)
     expected, of_expected = loss_and_gradients(model, plain(model, sequences, 1.0))
     loss, of_trees = loss_and_gradients(model, completion_log_probs(model, sequences))
-    tolerance = 1e-3 if name in ROUGH else 1e-5  # norms and positions of most architectures round to float32
+    tolerance = 1e-3 if name in ROUGH else 1e-5  # most architectures compute norms and positions in float32
     assert float((loss - expected).abs()) < tolerance and largest_gap(of_trees, of_expected) < tolerance
 
 
 def by_plain_rows(model: Any, sequences: Sequences, read: Any) -> list[Tensor]:
-    """What `read` says of each sequence by itself, [sequences]."""
+    """Return what `read` gives for each sequence alone, one tensor per sequence."""
     return [read(model, replace(sequences.take([index]), nested=False)) for index in range(len(sequences))]
 
 
@@ -136,8 +136,8 @@ def test_losses_of_tokens_and_of_pairs_and_their_gradients_are_exact_in_float64(
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_a_critics_loss_and_gradients_are_exact_in_float64(seed: int) -> None:
     sequences, settings = forest(seed), CriticSettings()
-    # Not around zero. The gradient of the head's bias is the mean value less the mean return. Where both are near zero
-    # it is a sum that cancels, and its relative error says nothing: 2e-6 of terms near 1 with the head a GPU draws.
+    # Returns are not centred on zero. The gradient of the head's bias is the mean value minus the mean return. If both
+    # are near zero, terms near 1 cancel (to 2e-6 with the head that a GPU draws), and a relative error has no meaning.
     returns = torch.linspace(-1, 2, sum(map(len, sequences.completions)), dtype=torch.float64, device=DEVICE)
     results = []
     for together in (True, False):

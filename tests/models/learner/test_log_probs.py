@@ -1,4 +1,4 @@
-"""What must be true of the learner's log-probs, each test named as the theorem it checks."""
+"""The learner's log-probs: they equal a plain full log-softmax and do not depend on the rest of the row."""
 
 from typing import Any
 

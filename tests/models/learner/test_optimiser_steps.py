@@ -1,4 +1,4 @@
-"""What must be true of an optimiser step, each test named as the theorem it checks."""
+"""Optimiser steps: the learning rate by step, clipping, refusal of gradients that are not finite, and weight decay."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser, learnin
 
 
 def test_the_step_size_by_hand() -> None:
-    """Four steps up, of which the last is the peak, then six sevenths of the way down to zero, which is step 10."""
+    """The linear rate rises over four steps to its peak, then falls by a seventh per step to zero at step 10."""
     settings = OptimiserSettings(learning_rate=1.0, warmup_steps=4, decay="linear")
     assert [learning_rate_at(step, 10, settings) for step in range(11)] == pytest.approx(
         [1 / 4, 2 / 4, 3 / 4, 1.0, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7, 0.0]

@@ -1,4 +1,4 @@
-"""What must be true of packed rows, each test named as the theorem it checks."""
+"""Packed rows: they contain every completion once, stay within the budget, and keep related completions together."""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def test_a_row_by_hand() -> None:
     assert row.layout.spans == (Span(0, 2), Span(2, 1), Span(3, 3), Span(6, 3))
     assert row.layout.prefixes == (Prefix(0, 2, 2, 6),)
     assert row.targets.tolist() == [7, 8, 4, 3, 2, 1]
-    assert row.predicting.tolist() == [1, 6, 7, 1, 3, 4]  # both completions of 5 6 are predicted by the same 6
+    assert row.predicting.tolist() == [1, 6, 7, 1, 3, 4]  # the 6 of the prompt 5 6 predicts both its completions
     assert row.last.tolist() == [2, 8, 5]
 
 
@@ -39,7 +39,7 @@ def test_what_a_token_may_look_at_by_hand() -> None:
     place = torch.device("cpu")
     seen = ["10000", "11000", "11100", "11010", "11011"]
     assert allowed(row.layout, place, None).int().tolist() == [[int(mark) for mark in line] for line in seen]
-    narrow = ["10000", "11000", "01100", "01010", "00011"]  # in a window of two: itself and the one before it
+    narrow = ["10000", "11000", "01100", "01010", "00011"]  # a window of two: the token itself and the one before it
     assert allowed(row.layout, place, 2).int().tolist() == [[int(mark) for mark in line] for line in narrow]
 
 
@@ -128,7 +128,7 @@ def test_without_a_choice_the_rows_are_those_of_all_sequences() -> None:
 
 def test_labels_of_some_sequences_are_theirs_and_not_those_of_their_places() -> None:
     sequences = Sequences([[2, 3]] * 6, [[4] * size for size in (1, 1, 5, 1, 1, 5)])
-    pairs = [0, 0, 1, 1, 2, 2]  # of the last four: 2 with 3, 4 with 5
+    pairs = [0, 0, 1, 1, 2, 2]  # among the last four, 2 belongs with 3 and 4 with 5
     rows = [indices for indices, _ in cut_into_rows(sequences, 9, width=64, among=[2, 4, 3, 5], together=pairs)]
     assert sorted(map(sorted, rows)) == [[2, 3], [4, 5]]
 

@@ -1,4 +1,4 @@
-"""What must be true of the choice of precision, each test named as the theorem it checks."""
+"""The choice of precision: what the processor supports, the measurement, and choices that are kept or fixed."""
 
 import json
 import time
@@ -35,7 +35,7 @@ FLAGS = {
 
 @pytest.fixture(autouse=True)
 def of_bfloat16(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the machine's processor taken for one with products in bfloat16, so that it measures."""
+    """Make the processor appear to have bfloat16 products, so that it is measured."""
     cpuinfo = tmp_path_factory.mktemp("proc") / "cpuinfo"
     cpuinfo.write_text(FLAGS["AVX-512 with bfloat16"][0])
     monkeypatch.setattr(processors, "CPUINFO", cpuinfo)
@@ -78,7 +78,7 @@ def test_a_slow_warm_up_pass_in_bfloat16_ends_the_measurement(
     made = []
 
     def slow(module: torch.nn.Module, given: object, states: torch.Tensor) -> None:
-        """Wait where products are in bfloat16, as an emulation does; short probes of the attention are no passes."""
+        """Wait if products are in bfloat16, like an emulation; short probes of the attention do not count as passes."""
         if states.shape[-2] > 100:
             made.append(torch.is_autocast_enabled(states.device.type))
             time.sleep(slower * made[-1])

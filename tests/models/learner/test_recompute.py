@@ -1,4 +1,4 @@
-"""What must be true of layers that are read again for their backward pass, each test named as the theorem it checks."""
+"""Gradient checkpointing: the same gradient to the bit, less memory, and a model that is unchanged afterwards."""
 
 import copy
 from typing import Any
@@ -22,7 +22,7 @@ def gradients(model: nn.Module, on: bool, autocast: torch.dtype | None = None) -
 
 
 def kept_bytes(model: nn.Module, on: bool) -> int:
-    """Bytes of what the layers keep for the backward pass, each memory once."""
+    """Return the bytes that the layers keep for the backward pass, without weights; each memory counts once."""
     seen: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def test_less_is_kept_for_the_backward_pass() -> None:
 
 
 def test_no_dropout_awakes_where_the_model_is_read_without() -> None:
-    """Layers have to be told that they are trained; what is inside of them must not hear of it."""
+    """Checkpointing needs layers in training mode, but the modules inside them must stay in eval mode."""
     model = policy(lora=False)
     model.config.attention_dropout = 0.9
     for module in model.modules():

@@ -1,4 +1,4 @@
-"""What must be true of the weights of a loss, each test named as the theorem it checks."""
+"""Weights of the tokens in a loss: values by hand for each normalisation, and means with weights that sum to one."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What must be true of kept reference log-probs, each test named as the theorem it checks."""
+"""Cached reference log-probs: they equal the reference's, and other weights, tokens or settings use another file."""
 
 import logging
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_they_are_those_of_the_reference_and_read_back_bit_for_bit(tmp_path: Pat
     written = file.stat().st_mtime_ns
     again = cached_reference_log_probs(tmp_path, tiny_policy(), SEQUENCES)
     assert all(torch.equal(first, other) for first, other in zip(first, again, strict=True))
-    assert file.stat().st_mtime_ns == written  # nothing was computed
+    assert file.stat().st_mtime_ns == written  # the file was read, not written again
 
 
 def test_other_weights_tokens_or_temperature_are_another_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What must be true of models that are cut over several processes, each test named as the theorem it checks.
+"""Models that are sharded over several processes: gradients and metrics equal those of one process.
 
 The processes are real, on this machine and through gloo; all cases of a number of ranks run in one group of them.
 """
@@ -37,9 +37,9 @@ from models.reward_models.fit import Pair, RewardModelSettings
 from tests.support.device_here import OF_A_PROCESSOR
 from tests.support.rank_group import on_ranks
 from tests.support.tiny_models import SEQUENCES, each_token, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
-pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=5)]
+pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=8)]
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 SHARED = Sequences(
@@ -51,7 +51,7 @@ Made = dict[str, Tensor]
 
 
 def untied(dtype: torch.dtype) -> Any:
-    """A policy whose output projection is no embedding."""
+    """Make a policy whose output projection is not its embedding."""
     model = tiny_policy(dtype, spread=2.0)
     model.config.tie_word_embeddings = False
     model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone() * 0.5)
@@ -65,13 +65,13 @@ def policy_of(kind: str, dtype: torch.dtype) -> Any:
         with torch.no_grad():
             for name, weight in adapted.named_parameters():
                 if "lora_B" in name:
-                    weight.normal_(std=0.1)  # else A has no gradient
+                    weight.normal_(std=0.1)  # with B zero, A has no gradient
         return adapted.to(dtype)
     return untied(dtype) if kind == "untied" else tiny_policy(dtype, spread=2.0)
 
 
 def gradient_seen(model: nn.Module, optimiser: torch.optim.Optimizer, learn: Callable[[], Any]) -> Made:
-    """The gradient of the first step that `learn` takes, by name, and what it returns under `told`."""
+    """Return the gradient of the first step that `learn` takes, by name, and the metrics that it returns."""
     seen: Made = {}
 
     def see(*_: Any) -> None:
@@ -130,14 +130,14 @@ def of_process_reward(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
     learner = Learner(
         policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION, companions=named
     )
-    world = make_world(learner=learner, token_budget=budget)
+    resources = make_resources(learner=learner, token_budget=budget)
     outcome = {"exact_answer": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0])}
-    seen = gradient_seen(companion.model, companion.optimiser, lambda: part.learn(world, rollouts, outcome))
-    return {**seen, "rewards": torch.cat(part.tokens(world, rollouts))}
+    seen = gradient_seen(companion.model, companion.optimiser, lambda: part.learn(resources, rollouts, outcome))
+    return {**seen, "rewards": torch.cat(part.tokens(resources, rollouts))}
 
 
 def of_judge(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
-    """Of one that learns from what its own answers were worth."""
+    """Return the gradients of a judge that learns from rewards of its own answers."""
     judge: Any = tiny_policy(dtype, spread=2.0)
     companion = Companion(judge, torch.optim.SGD(judge.parameters()))
     shard(judge, ranks, companion.optimiser)
@@ -147,10 +147,10 @@ def of_judge(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
         JudgedQuestion("first", answers[:4], [1.0, 0.0, 0.5, 1.0], 0.7),
         JudgedQuestion("other", answers[4:], [0, 1, 1]),
     ]
-    world = make_world(token_budget=budget)
+    resources = make_resources(token_budget=budget)
 
     def learn() -> dict[str, float]:
-        return reinforce(world, companion, answered, temperature=1.3, passes=1, optimiser=STEP, key="rewards.x")
+        return reinforce(resources, companion, answered, temperature=1.3, passes=1, optimiser=STEP, key="rewards.x")
 
     return gradient_seen(judge, companion.optimiser, learn)
 
@@ -199,10 +199,10 @@ CASES: dict[str, Callable[[Ranks, torch.dtype, int], Made]] = {
     "supervised": of_supervised,
 }
 BUDGETS = (16, 1000)
-"""Rows of a prompt and a completion or two, and one row for all."""
+"""Token budgets: for rows of a prompt with one or two completions, and for a single row."""
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-7}
-"""Largest gap of a gradient, where its norm is more than one as a share of it; of other values ten times as much, as
-a share of the largest: they are of rows that are cut in another way, so their last digit differs."""
+"""Largest gap of a gradient, multiplied by its norm if that is above one. For other values: ten times as much,
+multiplied by the largest value if above one. Rows are cut differently, so the last digit differs."""
 
 
 def every_case(ranks: Ranks) -> dict[tuple[str, str, int], Made]:
@@ -245,7 +245,7 @@ def test_gradients_and_metrics_of_several_ranks_are_those_of_one(
 
 
 def poisoned(ranks: Ranks) -> tuple[str, Made]:
-    """A loss that is not finite in one row: what is said of it, and the weights after it was skipped."""
+    """Return the error of a loss that is not finite in one row, and the weights after a fit that skips it."""
     policy = policy_of("tied", torch.float64)
     optimiser = torch.optim.SGD(policy.parameters())
     shard(policy, ranks, optimiser)
@@ -290,7 +290,7 @@ def read_by_first(ranks: Ranks) -> str:
 
 
 def test_shares_are_even_where_no_bundle_is_large() -> None:
-    """At most 1.15 times the mean where there are at least 8 bundles a rank and none is above a tenth of a share."""
+    """With at least 8 bundles a rank, each at most a tenth of a share, no share is above 1.15 times the mean."""
     held = 0
     for seed in range(60):
         chance = random.Random(seed)
@@ -309,7 +309,7 @@ def test_shares_are_even_where_no_bundle_is_large() -> None:
 
 
 def bundle_cost(sequences: Sequences) -> float:
-    """Of a packed row, in tokens; by its definition, pair by pair."""
+    """Return the cost of a packed row in tokens by its definition, pair by pair."""
     total = 0.0
     for members in by_prompt(sequences):
         part = sequences.take(members)

@@ -1,4 +1,4 @@
-"""What must be true of supervised fine-tuning, each test named as the theorem it checks."""
+"""Supervised fine-tuning: its loss is that of the completions alone, and does not depend on how rows are packed."""
 
 from itertools import islice
 
@@ -68,7 +68,7 @@ def test_every_row_comes_once_an_epoch(rows: int, batch: int) -> None:
     seen = [row for actual in islice(shuffled_batches(rows, batch, seed=3), epochs * rows // batch) for row in actual]
     orders = [seen[epoch * rows : (epoch + 1) * rows] for epoch in range(epochs)]
     assert all(sorted(order) == list(range(rows)) for order in orders)
-    assert len({tuple(order) for order in orders}) > 1  # another order each epoch
+    assert len({tuple(order) for order in orders}) > 1  # the order is not the same in all epochs
 
 
 def test_the_seed_decides_the_weights_to_the_last_bit() -> None:

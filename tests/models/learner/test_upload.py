@@ -1,4 +1,4 @@
-"""Values that go to a device: the same to the bit as by torch's own copies, and no GPU is waited for."""
+"""Transfer of values to a device: equal to torch's own copies, bit for bit, and without a wait for the GPU."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ DRAWN = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manua
 
 @pytest.fixture
 def never_waiting() -> Iterator[None]:
-    """Have CUDA refuse whatever makes the host wait."""
+    """Make CUDA raise an error on every operation for which the host waits."""
     torch.cuda.set_sync_debug_mode("error")
     yield
     torch.cuda.set_sync_debug_mode("default")

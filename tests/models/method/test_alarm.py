@@ -1,4 +1,4 @@
-"""What must be true of the alarm, each test named as the theorem it checks."""
+"""The alarm: the signs of a collapsed policy, the round in which a run stops, and the policy that it keeps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.method.alarm import AlarmSettings, Collapse, History, judge, read, written
 from models.method.learner import Learner
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.slots import Slots
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.reward import FixedBaseline
 from models.parts.objective.grpo import Grpo
@@ -37,7 +37,7 @@ from tests.support.tiny_loops import (
     same_weights,
     save_start,
 )
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 pytestmark = pytest.mark.rotating(of=6)
 
@@ -57,7 +57,7 @@ def after(rounds: Sequence[Mapping[str, float]], settings: AlarmSettings = SETTI
     return history
 
 
-START = [metrics_of(0.4), metrics_of(0.6)]  # a mean of 0.5, a spread of 0.4: the alarm's line is 0.5 - 0.25 * 0.4 = 0.4
+START = [metrics_of(0.4), metrics_of(0.6)]  # mean 0.5 and spread 0.4: the limit is 0.5 - 0.25 * 0.4 = 0.4
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_each_sign_of_a_collapse_is_seen_after_the_patience(last: list[dict[str,
 @pytest.mark.parametrize(
     "last",
     [
-        [metrics_of(0.41)] * 5,  # not far enough below
-        [metrics_of(0.3), metrics_of(0.3), metrics_of(0.5), metrics_of(0.3), metrics_of(0.3)],  # one round between
+        [metrics_of(0.41)] * 5,  # above the limit of 0.4
+        [metrics_of(0.3), metrics_of(0.3), metrics_of(0.5), metrics_of(0.3), metrics_of(0.3)],  # a good round between
         [metrics_of(cut=0.4)] * 5,
-        [metrics_of(entropy=1.4)] * 5,  # below five times its start
-        [metrics_of(0.9, entropy=0.0)] * 5,  # certain, and right
-        [{}] * 5,  # nothing told
+        [metrics_of(entropy=1.4)] * 5,  # less than five times the entropy at the start
+        [metrics_of(0.9, entropy=0.0)] * 5,  # no entropy, but a reward above the start
+        [{}] * 5,  # no metrics
     ],
 )
 def test_a_policy_that_stands_raises_no_alarm(last: list[dict[str, float]]) -> None:
@@ -94,7 +94,7 @@ def test_a_run_that_begins_cut_or_in_disorder_is_not_blamed_for_it() -> None:
 
 
 def test_the_line_lies_below_what_chance_does_to_a_small_round() -> None:
-    """64 completions of a policy that stays 18 % right, 300 runs of 30 rounds: hardly one of them is stopped."""
+    """The policy stays 18 % right. Of 300 runs of 30 rounds with 64 completions, the alarm stops 1 % at most."""
     generator = torch.Generator().manual_seed(0)
     right = torch.bernoulli(torch.full((300, 30, 64), 0.18), generator=generator).mean(-1)
     stopped = sum(
@@ -116,7 +116,7 @@ def test_the_best_policy_is_the_one_with_the_best_last_rounds() -> None:
 
 
 def test_a_policy_that_falls_is_not_kept_for_what_it_was() -> None:
-    """The mean of the last rounds is 0.431, above the start's 0.307; the policy as it stands is worth 0.262."""
+    """The last rounds have a mean of 0.431, but the last one has 0.262, which is below the 0.307 of the start."""
     settings = replace(SETTINGS, patience=5, opening=3)
     fallen = after([metrics_of(r) for r in (0.283, 0.287, 0.35, 0.584, 0.527, 0.471, 0.313, 0.262)], settings)
     assert not fallen.improved(settings) and fallen.worth(settings) == 0.262
@@ -143,7 +143,7 @@ APART = replace(SETTINGS, proxy="score", truth="right", margin=0.1, drop=9.0)
 
 
 def both(*values: tuple[float, float]) -> list[dict[str, float]]:
-    """Rounds that tell of a proxy and of the truth."""
+    """Return the metrics of rounds with the given pairs of proxy reward and true reward."""
     return [metrics_of() | {"reward/score": proxy, "reward/right": truth} for proxy, truth in values]
 
 
@@ -155,16 +155,16 @@ def test_a_proxy_that_rises_while_the_truth_falls_from_its_best_is_a_sign() -> N
     assert collapse is not None and collapse.signs == (
         "reward/score rose from 1 to 2 while reward/right fell from 0.6 to 0.45",
     )
-    assert after([*better, *both(*[(2.0, 0.45)] * 5)]).collapse is None  # nobody looks where the recipe names neither
+    assert after([*better, *both(*[(2.0, 0.45)] * 5)]).collapse is None  # not checked without `proxy` and `truth`
 
 
 @pytest.mark.parametrize(
     "last",
     [
         [(2.0, 0.51)] * 5,  # within the margin
-        [(0.9, 0.2)] * 5,  # both fall: the proxy tells of it
+        [(0.9, 0.2)] * 5,  # both fall, so the proxy shows the loss too
         [(2.0, 0.9)] * 5,  # both rise
-        [(2.0, 0.4), (2.0, 0.4), (2.0, 0.6), (2.0, 0.4), (2.0, 0.4)],  # one round between
+        [(2.0, 0.4), (2.0, 0.4), (2.0, 0.6), (2.0, 0.4), (2.0, 0.4)],  # a good round between
     ],
 )
 def test_proxy_and_truth_that_go_together_raise_no_alarm(last: list[tuple[float, float]]) -> None:
@@ -173,7 +173,7 @@ def test_proxy_and_truth_that_go_together_raise_no_alarm(last: list[tuple[float,
 
 
 def test_a_truth_that_falls_from_the_first_round_on_is_held_against_the_first_rounds() -> None:
-    """0.6 on average at first, so 0.5 with the margin; the third round below it is the fifth of all."""
+    """The first rounds have a mean of 0.6, so the limit is 0.5. The third round below the limit is round 5."""
     rounds = both((0.0, 0.65), (0.2, 0.55), (0.3, 0.49), (0.4, 0.45), (0.5, 0.4))
     assert after(rounds[:4], APART).collapse is None
     collapse = after(rounds, APART).collapse
@@ -202,7 +202,7 @@ def test_every_recipe_has_an_alarm_and_null_takes_it_away() -> None:
     assert alarm is not None and alarm.patience == 9
 
 
-# A method that only pushes away from what was sampled: what it does to a policy needs no name.
+# The baseline is above every reward, so all advantages are negative and the policy collapses.
 DESTROYER = Slots(
     Sample(prompts=4, group_size=4, max_tokens=5), [Sevens(), Brief()], [Everything()], FixedBaseline(baseline=3.0),
     Tapered(), Frozen(),
@@ -215,9 +215,9 @@ def run(
 ) -> tuple[Learner, Diary, Collapse | None]:
     learner, diary = new_learner(LONG), Diary({}, {}, [])
     schedule = replace(LONG, rounds=rounds)
-    world = make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
+    resources = make_resources(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
     try:
-        ended = run_loop(world, DESTROYER, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
+        ended = run_loop(resources, DESTROYER, schedule, PROBLEMS, checkpoints, diary.watchers(killed_in), alarm)
     except KeyboardInterrupt:
         ended = None
     return learner, diary, ended
@@ -265,25 +265,25 @@ def test_an_alarm_that_only_warns_lets_the_run_go_on(start: Path, tmp_path: Path
     assert max(diary.metrics) == LONG.rounds and ended is not None and ended.kept is None
     assert not same_weights(learner, new_learner(LONG))
     without = run(start, tmp_path / "without", None)
-    assert without[2] is None and same_weights(without[0], learner)  # the alarm itself changes nothing
+    assert without[2] is None and same_weights(without[0], learner)  # the alarm does not change the training
 
 
 class Wordy(Brief):
-    """Share of the allowed length."""
+    """Reward of the share of the allowed length that a completion uses."""
 
     name = "wordy"
     weight: float = 0.0
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        return 1.0 - super().__call__(world, rollouts)
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
+        return 1.0 - super().__call__(resources, rollouts)
 
 
 def test_a_proxy_that_is_gamed_ends_the_run_with_the_best_policy_by_the_truth(start: Path, tmp_path: Path) -> None:
     gamed = replace(DESTROYER, rewards=[Brief(weight=1.0), Wordy()], advantage=GroupRelative(), objective=Grpo(kl=0.0))
     learner, diary = new_learner(LONG), Diary({}, {}, [])
-    world = make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
+    resources = make_resources(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
     settings = AlarmSettings(patience=2, opening=2, proxy="brief", truth="wordy", margin=0.05)
-    ended = run_loop(world, gamed, LONG, PROBLEMS, tmp_path, diary.watchers(None), settings)
+    ended = run_loop(resources, gamed, LONG, PROBLEMS, tmp_path, diary.watchers(None), settings)
     assert ended is not None and "reward/brief rose" in ended.signs[0] and "reward/wordy fell" in ended.signs[0]
     assert ended.kept is not None and ended.kept < ended.round_number
     truth = {number: metrics["reward/wordy"] for number, metrics in diary.metrics.items()}
@@ -292,7 +292,7 @@ def test_a_proxy_that_is_gamed_ends_the_run_with_the_best_policy_by_the_truth(st
 
 
 BAD = [metrics_of(0.0, cut=0.81, spread=0.0), metrics_of(0.02, cut=0.79, spread=0.1)]
-"""A start near zero reward, with most completions cut."""
+"""Metrics of the first two rounds of a bad start: the reward is near zero, and most completions are cut."""
 
 
 @pytest.mark.parametrize("fallen", [0.0, 0.05, 0.1])
@@ -311,7 +311,7 @@ def test_a_policy_that_loses_what_it_learned_from_a_start_near_zero_has_collapse
         (BAD, [metrics_of(0.5)] * 3 + [metrics_of(0.05)] * 2 + [metrics_of(0.2)]),  # too few rounds in a row
         (BAD, [metrics_of(0.0, spread=0.0)] * 9),  # nothing was ever learned, so nothing is lost
         (BAD, [metrics_of(0.06, spread=0.24)] * 3 + [metrics_of(0.0, spread=0.0)] * 5),  # a gain within the noise
-        (START, [metrics_of(0.9)] * 3 + [metrics_of(0.5)] * 5),  # a good start is the measure itself
+        (START, [metrics_of(0.9)] * 3 + [metrics_of(0.5)] * 5),  # after a good start, only a fall below it is a sign
     ],
 )
 def test_what_is_no_loss_of_a_gain_is_no_collapse(start: list[dict[str, float]], later: list[dict[str, float]]) -> None:

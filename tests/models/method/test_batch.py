@@ -1,4 +1,4 @@
-"""What must be true of the batches that objectives see, each test named as the theorem it checks."""
+"""Batches that objectives receive: their fields and order, and the removal of tokens that are not trained on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, replace
@@ -20,7 +20,7 @@ ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, 2.0], dtype=torch.float64)
 def row_of(
     indices: Sequence[int], trained: Callable[[Rollout], tuple[bool, ...]] | None = None, progress: float = 0.25
 ) -> tuple[Tensor, TokenBatch]:
-    """A row of some completions of a round, each token's log-prob its own."""
+    """Return the log-probs and the batch of a row of some completions. Every token has a different log-prob."""
     chosen = scored(ADVANTAGE, [2, 3], {"style": 2 * ADVANTAGE}, SEQUENCES)
     if trained is not None:
         chosen = replace(chosen, rollouts=[replace(rollout, trained=trained(rollout)) for rollout in chosen.rollouts])
@@ -35,7 +35,7 @@ def row_of(
 
 def test_what_the_loop_always_knows_cannot_be_left_out() -> None:
     optional = {item.name for item in fields(TokenBatch) if item.default is not MISSING}
-    assert optional == {"pairs", "divergence", "contrast_gap", "turn"}  # what only some objectives ask for
+    assert optional == {"pairs", "divergence", "contrast_gap", "turn"}  # only some objectives need these
     with pytest.raises(TypeError, match=r"entropy.*reward.*components.*group.*origins.*progress"):
         cast(Any, TokenBatch)(*[torch.zeros(1)] * 3, None, torch.zeros(1, dtype=torch.long))
     with pytest.raises(TypeError, match=r"components.*watched"):
@@ -59,4 +59,4 @@ def test_tokens_that_are_not_trained_on_leave_every_list_of_tokens_alike() -> No
     assert log_prob.tolist() == batch.old.tolist() == kept
     assert batch.entropy.tolist() == [-value for value in kept]
     assert batch.completion.tolist() == [0] * 3 + [1] * 5 and batch.lengths.tolist() == [3, 5]
-    assert batch.behaviour.tolist() == [0.0] * 8  # the sampler's own
+    assert batch.behaviour.tolist() == [0.0] * 8  # `scored` sets the sampler's log-probs to zero

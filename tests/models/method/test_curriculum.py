@@ -1,4 +1,4 @@
-"""Which prompts come when: what the rules choose, what is counted, and that a run which goes on chooses the same."""
+"""Curricula: the prompts that each rule chooses, the counts that it uses, and a resumed run's equal choices."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from models.base.errors import UserError
 from models.method import tally as tallies
 from models.method.curriculum import CurriculumSettings, choose, drawn, drawn_at_most, note, prompts_of_round, solved
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.method.tally import Tally
-from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.recipes.load import load_recipe
 from models.training.score import Scoring
 from models.training.tries import Tries
 from tests.support.tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 pytestmark = pytest.mark.rotating(of=6)
 
@@ -57,7 +57,7 @@ def test_shuffled_is_the_order_that_it_always_was() -> None:
 
 
 def test_the_estimate_by_hand() -> None:
-    """Three of four right, then none of four: (1 + 3/2) / (2 + 4/2 + 4)."""
+    """Three of four are right, then none of four. With discount 1/2, the estimate is (1 + 3/2) / (2 + 4/2 + 4)."""
     tally, settings = Tally(), CurriculumSettings(discount=0.5)
     assert solved(tally, "p0") == 0.5
     note(tally, scored(torch.tensor([1.0, 1.0, 0.0, 1.0]), [4]), settings)
@@ -77,7 +77,7 @@ def test_what_is_counted_is_the_policys_own_within_nought_and_one_and_of_the_com
 
 
 def test_prompts_come_in_proportion_to_the_variance_of_their_verdict() -> None:
-    """p of 1/2, 9/10 and 1/100: weights 1, 0.1 + 0.9 * 0.36 and 0.1 + 0.9 * 0.0396."""
+    """The estimates are 1/2, 9/10 and 1/100, so the weights are 1, 0.1 + 0.9 * 0.36 and 0.1 + 0.9 * 0.0396."""
     tally = Tally(seen={"q0": (4.0, 8.0), "q1": (8.0, 8.0), "q2": (0.0, 98.0)})
     settings = CurriculumSettings(order="signal", floor=0.1)
     counts = Counter(chosen(settings, tally, count=1, number=number, problems=MANY[:3])[0] for number in range(4000))
@@ -135,7 +135,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_in
     assert after.resumed == [4] and same_weights(whole, resumed) and whole.tally == resumed.tally
     counted = [values["rollouts/completions"] for values in diary.metrics.values()]
     assert sum(counted) == whole.tally.completions
-    extra = {"signal": 0, "phases": 0, "filter": 5 * 4, "adaptive": 2 * 6 * 4}[way]  # six prompts in two blocks
+    extra = {"signal": 0, "phases": 0, "filter": 5 * 4, "adaptive": 2 * 6 * 4}[way]  # two blocks of six prompts
     assert whole.tally.completions == 6 * 16 + extra
     shuffled, _ = run(start, tmp_path / "plain", schedule=replace(schedule, curriculum=CurriculumSettings()))
     assert not same_weights(whole, shuffled)
@@ -154,21 +154,21 @@ def test_the_filter_trains_on_what_it_kept_alone_and_refuses_when_nothing_is(sta
 
 @dataclass(frozen=True, kw_only=True)
 class Twice(Sample):
-    """Two completions of every prompt, of one token each."""
+    """Source of two completions for every prompt, each of one token."""
 
     name = "twice"
     prompts: int = 4
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         return [Rollout(problem, at, (5,), None, "", True) for at, problem in enumerate(problems) for _ in range(2)]
 
 
 class Easy(Reward):
-    """Prompts of a higher number are easier."""
+    """Reward that grows with the number in the prompt's id."""
 
     name = "easy"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor([int(rollout.problem.id[1:]) / 30 for rollout in rollouts])
 
 
@@ -182,38 +182,41 @@ class Still:
         pass
 
 
-def tries(world: World, **settings: Any) -> Tries:
+def tries(resources: RunResources, **settings: Any) -> Tries:
     slots = replace(SLOTS, rollouts=Twice(), rewards=[Easy()])
     return Tries(slots, Scoring(slots.rewards), CurriculumSettings(**settings), cast(Any, Still()))
 
 
 def test_a_block_comes_from_the_easiest_to_the_hardest_of_the_prompts_that_were_to_come() -> None:
-    world = make_world(seed=3)
-    tries(world, order="adaptive", every=3).order_block(world, MANY, 3, 30)
-    tally = world.learner.tally
+    resources = make_resources(seed=3)
+    tries(resources, order="adaptive", every=3).order_block(resources, MANY, 3, 30)
+    tally = resources.learner.tally
     coming = [name for number in (3, 4, 5) for name in ids(prompts_of_round(MANY, 4, number, 3))]
     assert tally.order == sorted(coming, key=lambda name: -int(name[1:])) != coming
     assert tally.completions == 2 * 12
     before = list(tally.order)
-    tries(world, order="adaptive", every=3).order_block(world, MANY, 4, 30)
-    assert tally.order == before and tally.completions == 2 * 12  # within the block nothing is tried again
+    tries(resources, order="adaptive", every=3).order_block(resources, MANY, 4, 30)
+    assert tally.order == before and tally.completions == 2 * 12  # nothing is tried again within a block
     block = CurriculumSettings(order="adaptive", every=3)
     visited = [name for number in (3, 4, 5) for name in chosen(block, tally, count=4, number=number)]
     assert visited == before
 
 
 def test_the_last_block_tries_no_prompts_of_rounds_that_never_come() -> None:
-    world = make_world(seed=3)
-    tries(world, order="adaptive", every=3).order_block(world, MANY, 6, 7)
-    assert len(world.learner.tally.order) == 4 and world.learner.tally.completions == 8
+    resources = make_resources(seed=3)
+    tries(resources, order="adaptive", every=3).order_block(resources, MANY, 6, 7)
+    assert len(resources.learner.tally.order) == 4 and resources.learner.tally.completions == 8
 
 
 def test_the_filter_keeps_by_hand_and_tries_once() -> None:
-    world = make_world(seed=3)
-    kept = tries(world, low=0.5, high=0.81, tried=30).passing(world, MANY)
-    assert ids(kept) == [f"q{number}" for number in range(15, 25)]  # 15/30 to 24/30
-    assert world.learner.tally.completions == 60
-    assert tries(world, low=0.0, high=0.1).passing(world, MANY) == kept and world.learner.tally.completions == 60
+    resources = make_resources(seed=3)
+    kept = tries(resources, low=0.5, high=0.81, tried=30).passing(resources, MANY)
+    assert ids(kept) == [f"q{number}" for number in range(15, 25)]  # rewards from 15/30 to 24/30
+    assert resources.learner.tally.completions == 60
+    assert (
+        tries(resources, low=0.0, high=0.1).passing(resources, MANY) == kept
+        and resources.learner.tally.completions == 60
+    )
 
 
 def test_the_rows_of_a_run_are_those_of_its_rounds_or_all_where_rewards_decide() -> None:

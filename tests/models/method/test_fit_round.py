@@ -1,6 +1,6 @@
-"""What must be true of one round's fit, each test named as the theorem it checks.
+"""One round's fit: its gradient is that of the formula, whatever the token budget, the order and the minibatches.
 
-The optimiser is plain gradient descent with step size one, so the weights' difference is the gradient itself.
+The optimiser is plain gradient descent with step size one, so the weights change by the negative gradient.
 """
 
 import copy
@@ -32,7 +32,7 @@ from tests.support.tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log
 
 
 def heard(chosen: Scored, number: int) -> Tensor:
-    """What the engine said of a completion, [tokens], float64."""
+    """Return the engine's log-probs of a completion, [tokens], in float64."""
     said = chosen.rollouts[number].behaviour_log_probs
     assert said is not None
     return said.double()
@@ -40,8 +40,8 @@ def heard(chosen: Scored, number: int) -> Tensor:
 
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
 def test_the_entropy_bonus_is_a_mean_over_tokens_however_the_loss_is_averaged(normalisation: str) -> None:
-    """By a completion's share or a constant a nat of entropy would be worth more in short completions, or next to
-    nothing under a large max_tokens."""
+    """Averaged like the loss, the bonus would favour the entropy of short completions (`completion`), or it would
+    almost vanish under a large max_tokens (`constant`)."""
     plain, _ = step(normalisation=normalisation)
     rewarded, _ = step(normalisation=normalisation, objective=Grpo(kl=0.1, entropy_bonus=0.5), token_budget=24)
     policy = tiny_policy()
@@ -127,7 +127,7 @@ def test_loss_and_gradient_do_not_depend_on_the_order_of_rows(normalisation: str
 
 @dataclass
 class Seen(Objective):
-    """The log-likelihood of the completions, and a record of what an objective is shown."""
+    """Objective of the log-probs weighted by the advantages. It records every batch that it receives."""
 
     level = "token"
     batches: list[tuple[torch.Tensor, TokenBatch]] = field(default_factory=list)
@@ -167,8 +167,8 @@ def test_with_minibatches_the_second_still_sees_the_log_probs_from_before_the_fi
 def test_reference_and_temperature_reach_the_objective() -> None:
     seen, learner = Seen(), learner_of(temperature=0.7)
     fit_round(learner, seen, round_of(), TOKENS, ScheduleSettings(optimiser=STEP, token_budget=8), LONGEST)
-    log_prob, batch = seen.batches[1]  # one row each, the longest first
-    sequences = SEQUENCES.take([3])  # as long as row 2, which comes before it
+    log_prob, batch = seen.batches[1]  # each completion has its own row; the longest come first
+    sequences = SEQUENCES.take([3])  # completion 3; completion 2 has the same length and comes first
     torch.testing.assert_close(log_prob, plain_log_probs(tiny_policy(), sequences, 0.7)[0].detach())
     reference = plain_log_probs(tiny_policy(seed=1, spread=2.0), sequences, 0.7)[0].detach()
     torch.testing.assert_close(batch.reference, reference)
@@ -184,7 +184,7 @@ def test_without_a_reference_objectives_see_none() -> None:
 
 @dataclass
 class Whole(Objective):
-    """Likelihood of whole completions."""
+    """Objective of the log-likelihood of whole completions."""
 
     level = "completion"
 
@@ -249,7 +249,7 @@ def test_the_reference_never_moves_while_the_policy_does() -> None:
 
 
 class Margin(Objective):
-    """The better completion's log-likelihood over the worse one's."""
+    """Objective of the better completion's log-likelihood minus that of the worse one."""
 
     level = "pair"
 

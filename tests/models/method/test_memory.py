@@ -1,4 +1,4 @@
-"""What must be true of remembered rollouts, each test named as the theorem it checks."""
+"""Stored rollouts: they are read back bit for bit, and a resumed run that replays them ends with equal weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +9,8 @@ import torch
 
 from models.method.memory import read, written
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
-from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
 from tests.support.tiny_models import contents
@@ -50,11 +50,11 @@ def test_what_is_read_of_one_round_does_not_keep_the_others() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AgainAndAgain(Sample):
-    """Samples, and beside them those of the two rounds before."""
+    """Source of new samples together with those of the two previous rounds."""
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        fresh = super().__call__(world, problems, round_number)
-        memory = world.learner.memory
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        fresh = super().__call__(resources, problems, round_number)
+        memory = resources.learner.memory
         old = [
             replace(rollout, group=rollout.group + 100 * age)
             for age, rollouts in enumerate(memory, 1)

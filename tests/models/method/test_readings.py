@@ -1,4 +1,4 @@
-"""What must be true of reading a round's completions, each test named as the theorem it checks."""
+"""Readings of a round's log-probs: each completion is read once, under the policy and under the reference."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ ROLLOUTS = [
 
 
 class Counting(Readings):
-    """Tells how many completions were read."""
+    """Readings that count the completions that were read."""
 
     def __init__(self, learner: Learner) -> None:
         super().__init__(learner, 100)

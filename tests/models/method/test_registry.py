@@ -1,4 +1,4 @@
-"""What must be true of the registry of parts, each test named as the theorem it checks."""
+"""The registry of parts: a part is found by its file, and a part that breaks the contract is refused at import."""
 
 import dataclasses
 import importlib.util
@@ -17,6 +17,7 @@ from models.method.advantage import Advantage, CompletionAdvantage
 from models.method.objective import Objective
 from models.method.reference import Reference
 from models.method.registry import NESTED_SLOTS, SLOTS, Slot, part, parts
+from models.method.resources import RunResources
 from models.method.reward import Reward, TokenReward
 from models.method.rollout import Rollout
 from models.method.rollout_source import Rollouts
@@ -25,7 +26,6 @@ from models.method.select import Select
 from models.method.slot_part import SlotPart
 from models.method.slots import Slots
 from models.method.token_batch import TokenBatch
-from models.method.world import World
 
 ROOT = Path(__file__).resolve().parents[3]
 BASES: dict[Slot, type[SlotPart]] = {
@@ -36,7 +36,7 @@ BASES: dict[Slot, type[SlotPart]] = {
 @pytest.fixture(autouse=True)
 def same_parts_after(monkeypatch: pytest.MonkeyPatch) -> None:
     for slot in SLOTS:
-        parts(slot)  # imported now: what registers while a test runs is forgotten after it
+        parts(slot)  # import the parts now, so that only those of a test are removed after it
     monkeypatch.setattr(registry, "_PARTS", {slot: dict(known) for slot, known in registry._PARTS.items()})
 
 
@@ -57,7 +57,7 @@ def test_every_slot_has_parts_that_are_frozen_of_its_class_and_know_their_name(s
 
 
 def write(folder: Path, *lines: str) -> None:
-    """A file with a reward called brevity."""
+    """Write a file with a reward called brevity."""
     text = [
         '"""Rewards short completions."""',
         "from typing import Annotated",
@@ -68,13 +68,13 @@ def write(folder: Path, *lines: str) -> None:
         "class Brevity(Reward):",
         '    """The shorter, the better."""',
         *lines,
-        "    def __call__(self, world, rollouts): ...",
+        "    def __call__(self, resources, rollouts): ...",
     ]
     (folder / "brevity.py").write_text("\n".join(text) + "\n")
 
 
 def load(folder: Path, then: str) -> tuple[list[str], list[str]]:
-    """What a process says that has `folder` among the rewards, and its error's last line."""
+    """Return the words that a process with `folder` among the rewards prints, and the last line of its error."""
     code = f"import models.parts.rewards; models.parts.rewards.__path__.append({str(folder)!r})\n{then}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     return done.stdout.split(), done.stderr.strip().splitlines()[-1:]
@@ -91,7 +91,7 @@ def test_a_file_that_leaves_when_it_is_imported_is_one_line_that_names_it(tmp_pa
 
 
 def test_a_new_file_is_a_part_by_itself(tmp_path: Path) -> None:
-    """In a process of its own: a package with one more folder on its path is all it takes."""
+    """A separate process adds the folder to the package's path. The part needs no registration."""
     write(tmp_path)
     then = (
         "from models.recipes.schema import recipe_type\n"
@@ -144,16 +144,16 @@ def test_a_part_or_file_without_a_docstring_is_refused(monkeypatch: pytest.Monke
 
         @part("quiet")
         class Quiet(Reward):
-            def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Any: ...
+            def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Any: ...
 
     monkeypatch.setattr(sys.modules[__name__], "__doc__", None)
     with pytest.raises(TypeError, match="Explained: its file needs a docstring"):
 
         @part("explained")
         class Explained(Reward):
-            """Says what it is, in a file that does not."""
+            """A reward with a docstring, in a file without one."""
 
-            def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Any: ...
+            def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Any: ...
 
 
 def test_an_objective_without_a_level_is_refused() -> None:
@@ -193,11 +193,11 @@ def test_bounds_may_stand_around_a_union_and_in_a_name_for_a_type() -> None:
         """Settings with bounds."""
 
         share: bounds.Share | None = None
-        """Of a whole."""
+        """A share of a whole."""
         counts: tuple[bounds.Positive, ...] = ()
-        """Of things."""
+        """Numbers of things."""
         exact: bool = False
-        """Whether it is."""
+        """Whether the result is exact."""
 
         def __call__(self, scored: Scored) -> Any: ...
 
@@ -209,13 +209,13 @@ def test_two_parts_of_the_same_name_are_refused() -> None:
 
         @part("exact_answer")
         class Impostor(Reward):
-            def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Any: ...
+            def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Any: ...
 
 
 def test_the_same_name_may_stand_in_two_slots() -> None:
     @part("grpo")
     class Other(Select):
-        """Another part of that name."""
+        """A part of `select` with the name of an objective."""
 
         def __call__(self, scored: Scored) -> Any: ...
 

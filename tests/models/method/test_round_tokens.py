@@ -1,4 +1,4 @@
-"""What must be true of tokens that are singled out among all of a round, each test named as the theorem it checks."""
+"""Marking of tokens among all of a round: independent of rows and minibatches, and only among trained tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ def test_what_is_marked_does_not_depend_on_how_the_round_is_cut_into_rows(
 
 
 def test_as_many_are_marked_in_two_steps_as_in_one() -> None:
-    """A quantile of each step's own tokens would mark others."""
+    """The quantile is that of the whole round. Separate quantiles for each step would mark other tokens."""
     shares = [step(objective=MARKING[0], minibatches=count, epochs=2)[1]["marked_share"] for count in (1, 2)]
     assert shares[0] == pytest.approx(shares[1])
 

@@ -1,4 +1,4 @@
-"""What becomes of completions that did not end, each test named as what it protects."""
+"""Completions that were cut at their limit: their rewards, the penalty of their length, and the masked loss."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ from models.learner.packing import Sequences
 from models.method.advantage import CompletionAdvantage
 from models.method.learner import Learner
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
 from models.method.schedule import ScheduleSettings
 from models.method.scored import Scored
 from models.method.slots import Slots
 from models.method.truncation import TruncationSettings, overlong_penalty
-from models.method.world import World
 from models.parts.objective.reinforce import Reinforce
 from models.parts.rewards.judges.own_ranking import OwnLikelihood
 from models.parts.rewards.models.learned import LearnedReward
@@ -39,7 +39,7 @@ from models.training.round_metrics import rollout_metrics
 from tests.support.device_here import DEVICE
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, TOKENIZER, Diary, new_learner
 from tests.support.tiny_models import SEQUENCES, scored, tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 MASKED = TruncationSettings(rule="masked")
 ASKED = Problem("p", "40 + 2 =", "4", tokens=tuple(CODEC.prompts(["4 + 2 ="])[0]))
@@ -50,16 +50,16 @@ def answering(text: str, finished: bool, tokens: int = 3, problem: Problem = ASK
 
 
 def test_an_answer_cut_from_a_longer_one_earns_nothing() -> None:
-    """The answer is 4; `#### 4` that did not end may have been `#### 42`."""
+    """The answer is 4. A completion that was cut after `#### 4` might have continued to `#### 42`."""
     cut, whole = answering("#### 4", False), answering("#### 4", True)
-    here = make_world()
+    here = make_resources()
     assert ExactAnswer()(here, [cut, whole]).tolist() == [0.0, 1.0]
     assert WinRate()(here, [cut, whole]).tolist() == [0.0, 1.0]
     assert LengthPenalty()(here, [replace(cut, completion=(5,)), whole]).tolist() == [0.0, -0.5]
 
 
 class Cutting:
-    """An engine that answers 4 to everything; only greedily it ends."""
+    """An engine that always answers 4. Only its greedy completions are finished."""
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         ids: Any = TOKENIZER.convert_tokens_to_ids(["####", "4"])
@@ -73,12 +73,12 @@ def test_evaluation_counts_a_cut_answer_as_wrong_and_without_a_vote() -> None:
     assert records[0].greedy.correct and not any(sample.correct for sample in records[0].samples)
     assert prompt_values(records, "sampled_accuracy") == prompt_values(records, "maj_at_4") == 0.0
     half = replace(records[0], samples=(records[0].greedy, *records[0].samples[:3]))
-    assert prompt_values([half], "maj_at_4") == 1.0  # the cut ones do not vote, for 4 either
+    assert prompt_values([half], "maj_at_4") == 1.0  # cut completions do not vote, even if they contain 4
 
 
 def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst() -> None:
     scores = torch.tensor([3.0, -2.0, 1.0, 0.5])
-    here = make_world(scorer=lambda sequences: scores)
+    here = make_resources(scorer=lambda sequences: scores)
     rollouts = [answering("", finished) for finished in (False, True, True, False)]
     assert LearnedReward(squash="none")(here, rollouts).tolist() == [-2.0, -2.0, 1.0, -2.0]
     ended = [replace(rollout, finished=True) for rollout in rollouts]
@@ -86,7 +86,7 @@ def test_a_learned_reward_finds_a_cut_completion_no_better_than_the_worst() -> N
 
 
 def test_a_loop_that_never_ends_is_not_the_policys_own_favourite() -> None:
-    here = make_world()
+    here = make_resources()
     likely, unlikely = answering("7 7 7", False), answering("#### 7", True)
     rollouts = [
         replace(likely, behaviour_log_probs=torch.full((3,), -0.25)),
@@ -96,7 +96,7 @@ def test_a_loop_that_never_ends_is_not_the_policys_own_favourite() -> None:
 
 
 def test_the_soft_penalty_is_formula_13_by_hand() -> None:
-    """L_max 20, L_cache 4: nothing up to 16, then a quarter a token, one at 20 and beyond."""
+    """L_max is 20 and L_cache 4: the penalty is 0 up to 16 tokens, then 1/4 per token, and 1 from 20 tokens on."""
     rollouts = [answering("", length < 20, tokens=length) for length in (1, 15, 16, 17, 18, 19, 20, 23)]
     expected = [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0]
     assert overlong_penalty(rollouts, 20, 4).tolist() == expected
@@ -107,7 +107,7 @@ def test_what_somebody_else_began_counts_for_the_length() -> None:
 
 
 def test_the_published_cache_is_a_fifth_of_the_limit() -> None:
-    """16,384 tokens are free, 4,096 cost."""
+    """The limit is 20,480 tokens. The first 16,384 have no penalty; it rises over the last 4,096."""
     free, half = scored([1.0, 1.0], [2]), [16384, 16384 + 2048]
     free = replace(
         free, rollouts=[replace(rollout, completion=(5,) * n) for rollout, n in zip(free.rollouts, half, strict=True)]
@@ -123,26 +123,26 @@ def test_only_the_soft_penalty_changes_rewards(rule: Literal["wrong", "masked", 
 
 
 class AsGiven(CompletionAdvantage):
-    """An advantage that is the reward less the mean of all, the cut ones' included."""
+    """Advantage of the reward minus the mean over all completions, including cut ones."""
 
-    def of_completions(self, world: World, chosen: Scored) -> Tensor:
+    def of_completions(self, resources: RunResources, chosen: Scored) -> Tensor:
         return (chosen.rewards - chosen.rewards.mean()).double()
 
 
 def gradient(chosen: Scored, truncated: TruncationSettings) -> dict[str, Tensor]:
-    """The weights' change by one step of plain gradient descent, and the round's metrics."""
+    """Return the change of the weights by one step of plain gradient descent."""
     policy = tiny_policy()
     before = {name: value.detach().clone() for name, value in policy.named_parameters()}
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     slots = Slots(Sample(max_tokens=8), [], [Everything()], AsGiven(), Reinforce(kl=0.0), cast(Any, None))
-    world = make_world(learner=learner, truncated=truncated)
-    learn_from(world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
+    resources = make_resources(learner=learner, truncated=truncated)
+    learn_from(resources, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
     return {name: value.detach() - before[name] for name, value in policy.named_parameters()}
 
 
 def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean() -> None:
-    """Rewards 1, 0, 0 of which the last is cut: advantages 2/3 and -1/3 of the two others, not 1/2 and -1/2."""
+    """The rewards are 1, 0 and 0, and the last completion is cut. The others have 2/3 and -1/3, not 1/2 and -1/2."""
     sequences = SEQUENCES.take([0, 1, 3])
     chosen = scored([1.0, 0.0, 0.0], [3], sequences=sequences)
     unheard = [replace(rollout, behaviour_log_probs=None) for rollout in chosen.rollouts]
@@ -155,7 +155,7 @@ def test_a_masked_completion_leaves_the_loss_and_stays_in_its_groups_mean() -> N
 
 
 def by_definition(sequences: Sequences, advantages: Sequence[float]) -> dict[str, Tensor]:
-    """One step on - sum of A log pi over the mean of the tokens, plain forward passes, float64."""
+    """Return the change by one step on the mean over tokens of -A log pi, from plain forward passes in float64."""
     policy = tiny_policy()
     loss, tokens = torch.zeros((), device=DEVICE), 0
     for prompt, completion, advantage in zip(sequences.prompts, sequences.completions, advantages, strict=False):
@@ -199,9 +199,9 @@ def test_a_round_of_cut_completions_alone_moves_nothing_where_they_are_masked(tm
     learner, diary = new_learner(SCHEDULE), Diary({}, {}, [])
     before = {name: value.clone() for name, value in learner.policy.state_dict().items()}
     schedule = replace(SCHEDULE, rounds=1, canary_tolerance=1e9)
-    world = make_world(cast(Any, NeverEnding()), learner=learner, truncated=MASKED)
+    resources = make_resources(cast(Any, NeverEnding()), learner=learner, truncated=MASKED)
     slots = replace(SLOTS, select=[Everything()])
-    run_loop(world, slots, schedule, PROBLEMS, tmp_path, diary.watchers())
+    run_loop(resources, slots, schedule, PROBLEMS, tmp_path, diary.watchers())
     assert all(torch.equal(value, before[name]) for name, value in learner.policy.state_dict().items())
     assert diary.metrics[1]["rollouts/cut_share"] == 1.0 and "policy/loss" not in diary.metrics[1]
 

@@ -1,4 +1,4 @@
-"""What an optimiser step does where memory runs out or numbers are not finite, each test named as what must be true."""
+"""Optimiser steps if memory runs out or numbers are not finite: a step is repeated, skipped, or stops the run."""
 
 import copy
 import json
@@ -27,7 +27,7 @@ from tests.support.fit_rounds import LONGEST, STEP, TOKENS, learner_of, round_of
 from tests.support.tiny_models import leave_room_for, tiny_policy
 
 POISONED = [*TOKENS[:3], torch.full_like(TOKENS[3], torch.nan), TOKENS[4]]
-"""The second group's loss is not finite, the first one's is."""
+"""Advantages with which the loss of the first group is finite and that of the second is not."""
 SMALL = OptimiserSettings(learning_rate=1e-3, warmup_steps=0)
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_skipped_by_default() -> None:
 
 
 def test_a_gradient_that_is_not_finite_is_skipped_too() -> None:
-    """The loss is finite, its slope is not."""
+    """The loss is finite, but its gradient is not."""
 
     class Steep(Grpo):
         def __call__(self, log_prob: Tensor, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
@@ -122,7 +122,7 @@ def test_rows_stay_smaller_for_the_rest_of_the_run() -> None:
 
 
 def test_half_of_a_gradient_is_taken_back() -> None:
-    """Memory may run out at the second row, when the first one's gradient is there already."""
+    """Memory runs out at the second row, after the gradient of the first row has been added."""
     learner, undisturbed = learner_of(), learner_of()
     fit(undisturbed, token_budget=24)
     calls = Counter[str]()
@@ -190,7 +190,7 @@ def paths() -> Iterator[dict[str, str]]:
 def test_where_the_machine_has_no_memory_left_the_weights_are_those_of_an_undisturbed_run(
     paths: dict[str, str],
 ) -> None:
-    """For real: a process that may not take more than a few MiB beside what it has."""
+    """A process runs with a memory limit of 48 MiB above its memory use before the fit."""
 
     def run(limit: int) -> dict[str, Any]:
         done = subprocess.run(
@@ -211,8 +211,8 @@ def test_where_the_machine_has_no_memory_left_the_weights_are_those_of_an_undist
 
 
 class Waits(TorchDispatchMode):
-    """Counts what would make a GPU be waited for: numbers of the model that the processor wants to know, and rows of
-    them that it picks by flags. What is whole numbers is laid out on the processor."""
+    """Counter of operations for which the host would wait for a GPU: reading a floating-point number, and selecting
+    rows by a mask. Integer tensors are not counted, because they are on the host."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -231,7 +231,7 @@ class Waits(TorchDispatchMode):
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_no_micro_batch_waits_for_the_device(minibatches: int) -> None:
     learner = learner_of()
-    fit(learner)  # a model is tried on a few tokens before it reads its first row
+    fit(learner)  # the first fit tries the model on a few tokens, which is not counted here
     with Waits() as waits:
         fit(learner, token_budget=14, minibatches=minibatches)
     assert not waits.seen.total()

@@ -1,4 +1,4 @@
-"""What must be true of low-rank adapters, each test named as the theorem it checks."""
+"""Low-rank adapters: the policy without its adapter, learning, merged weights, and the saved folder."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def test_with_the_adapter_off_the_policy_is_its_own_reference_exactly() -> None:
     plain = Learner(policy, optimiser, tiny_policy(torch.float32), None, None, MODEL_DISTRIBUTION)
     of_plain = Readings(plain, 16384).reference(chosen)
     assert of_plain is not None and torch.equal(reference, torch.cat(of_plain))
-    assert (log_probs(policy) - reference).abs().max() > 0.1  # and it is on again
+    assert (log_probs(policy) - reference).abs().max() > 0.1  # the adapter is on again
 
 
 def test_only_the_adapter_learns() -> None:

@@ -1,4 +1,4 @@
-"""One table of folders that no policy can begin with: the line that each is refused with, before anything is loaded."""
+"""Folders and hub ids that cannot be a base: each is refused with one line before anything is loaded."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ def base(whole: Path, tmp_path: Path) -> Path:
 
 
 def config(**changed: object) -> Callable[[Path], None]:
-    """Write other values into config.json; None takes a key out."""
+    """Return a function that changes values in config.json; None removes a key."""
 
     def spoil(folder: Path) -> None:
         actual = json.loads((folder / "config.json").read_text()) | changed
@@ -168,7 +168,7 @@ def test_a_folder_of_every_architecture_is_taken_with_its_length_and_modules(nam
 
 
 def recipe(tmp_path: Path, policy: str, rest: str = "") -> None:
-    """Everything that is asked of a recipe before Prefect starts."""
+    """Run the checks of a recipe that run before Prefect starts."""
     (tmp_path / "mine.yaml").write_text(f"policy: {policy}\nwarm_start: null\n{rest}")
     require_files(load_recipe(tmp_path / "mine.yaml"))
 
@@ -224,7 +224,7 @@ check_base_folder(Path({str(base)!r})); sys.exit(3 if "torch" in sys.modules or 
 
 
 class _Hub(BaseHTTPRequestHandler):
-    """A hub on loopback that has one model and knows of a gated one."""
+    """A hub on loopback that has one model, a gated one, and one that causes a server error."""
 
     def do_HEAD(self) -> None:
         known = "/good/" in self.path
@@ -238,7 +238,7 @@ class _Hub(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def lies_at(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,7 @@ def test_what_moves_is_no_commit(base: str) -> None:
 def test_a_hub_id_with_a_commit_is_that_model_for_ever_and_one_without_is_not_pinned(
     base: Path, tmp_path: Path
 ) -> None:
-    """A cache of the hub with two commits, the newer of which `main` means, without a network."""
+    """The hub's cache has two commits, and the network is off; `main` is the newer commit."""
     model = tmp_path / "hub" / "models--good--model"
     newer = COMMIT[::-1]
     for number, commit in enumerate((COMMIT, newer)):

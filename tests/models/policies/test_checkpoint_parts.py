@@ -1,4 +1,4 @@
-"""What must be true of a checkpoint of several ranks: any number of them reads what was written, to the last bit."""
+"""A checkpoint of several ranks: any number of ranks reads it without a change to any tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNTS = (1, 2, 3)
 
 
 def moved(ranks: Ranks, factor: float) -> Learner:
-    """A learner after two updates, alike for all numbers of ranks but for its weights' rounding."""
+    """Return a learner after two updates. Its weights do not depend on the number of ranks, except for rounding."""
     learner = new_learner(SCHEDULE)
     with torch.no_grad():
         for weight in learner.policy.parameters():
@@ -36,7 +36,7 @@ def moved(ranks: Ranks, factor: float) -> Learner:
 
 
 def tensors_of(learner: Learner) -> Whole:
-    """Weights and moments, whole."""
+    """Return the weights and moments, each gathered whole."""
     names = {id(weight): name for name, weight in learner.policy.named_parameters()}
     weights = {name: whole(weight.detach()) for name, weight in learner.policy.named_parameters()}
     moments = {

@@ -1,4 +1,4 @@
-"""What must be true of checkpoints that are written behind the loop's back, each test named as what it protects."""
+"""Checkpoints written in the background: their content, memory, errors, and a kill during a write."""
 
 import signal
 import subprocess
@@ -46,12 +46,12 @@ def read_back(root: Path) -> tuple[int, nn.Linear]:
 
 
 def refuse(*args: object) -> Path:
-    """A disk that is full."""
+    """Fail like a full disk."""
     raise UserError("round_000002: no space left to write it")
 
 
 class Gate:
-    """Holds a write back until it is opened."""
+    """A gate that delays a write until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.begun = threading.Event(), threading.Event()
@@ -84,7 +84,7 @@ def test_it_holds_what_the_model_was_when_it_was_asked_for_whatever_it_has_becom
     gate, model = Gate(monkeypatch), model_of(1.0)
     with CheckpointWriter(tmp_path) as writer:
         writer.save(1, {"policy": model}, {}, {"policy": 1})
-        assert gate.begun.wait(30) and not list(tmp_path.glob("round_*"))  # the loop goes on, nothing is there yet
+        assert gate.begun.wait(30) and not list(tmp_path.glob("round_*"))  # the loop continues; nothing is written yet
         nn.init.constant_(model.weight, 2.0)
         gate.open.set()
     number, kept = read_back(tmp_path)
@@ -101,7 +101,7 @@ def test_the_next_checkpoint_waits_for_the_one_before_and_takes_its_memory(
         nn.init.constant_(model.weight, 2.0)
         threading.Timer(0.2, gate.open.set).start()
         writer.save(2, {"policy": model}, {}, {"policy": 2})
-        assert (tmp_path / "round_000001").is_dir()  # whole before its memory was taken
+        assert (tmp_path / "round_000001").is_dir()  # written whole before its memory was reused
         assert writer._copies["policy"]["weight"].data_ptr() == memory
     first = newest_checkpoint(tmp_path)
     assert first is not None and first.round_number == 2

@@ -1,4 +1,4 @@
-"""What must be true of model folders and checkpoints on disk, each test named as the theorem it checks."""
+"""Model folders and checkpoints on disk: whole writes, full disks, damaged files, and the newest whole checkpoint."""
 
 import errno
 import json
@@ -43,7 +43,7 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
+    """Mount a file system of 64 KiB, and unmount it at the end."""
     place = tmp_path / "small"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]

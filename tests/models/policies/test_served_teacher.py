@@ -1,6 +1,6 @@
-"""What must be true of a teacher behind an address, each test named as the theorem it checks.
+"""A teacher at an address: retries, refused replies, the key, and the log-probs.
 
-The teacher itself is vLLM's own OpenAI server; servers that misbehave are small ones of the standard library.
+The teacher is vLLM's own OpenAI server. Servers that misbehave are small ones of the standard library.
 """
 
 import os
@@ -27,7 +27,7 @@ from models.policies.served_teacher import ServedTeacher, open_served
 from tests.support.loopback_server import answering
 from tests.support.tiny_loops import TOKENIZER
 from tests.support.tiny_models import NO_VLLM, plain_log_probs, tiny_policy
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 SEQUENCES = Sequences([(3, 5, 7), (3, 5, 7), (6, 4)], [(6, 7, 1), (8, 1), (9, 10, 11, 1)])
 
@@ -153,7 +153,7 @@ def test_the_key_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @contextmanager
 def vllm_server(folder: Path, log: Path) -> Iterator[str]:
-    """vLLM's OpenAI server on loopback with the model of `folder`; ends with its whole process group."""
+    """Start vLLM's OpenAI server on loopback with the model of `folder`, and end its whole process group afterwards."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

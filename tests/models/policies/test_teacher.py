@@ -1,4 +1,4 @@
-"""What must be true of a teacher's folder and of the recipes that name one."""
+"""Tests of a teacher's folder, and of recipes that name a teacher."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Code that a model ships: run where the recipe trusts it, in every place that opens the model; refused by name."""
+"""Code that a model ships: it runs wherever the model is opened if the recipe trusts it, and is refused otherwise."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ CLASSIFIER = {"AutoModelForSequenceClassification": "modeling_own.OwnForSequence
 
 
 def shipping(folder: Path, named: Mapping[str, str]) -> Path:
-    """A model folder whose config, weights and tokenizer are opened by code that lies in it."""
+    """Make a model folder whose config, weights and tokenizer are opened by code in the folder."""
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
     (folder / "configuration_own.py").write_text(CONFIG)
     (folder / "modeling_own.py").write_text(MODEL)
@@ -71,7 +71,7 @@ def test_trusted_code_reaches_tokenizer_policy_reward_model_and_engine_of_what_i
     base = shipping(tmp_path / "base", MODELS | CLASSIFIER)
     policy, tokenizer = open_policy(base, trust_remote_code=True)
     assert type(policy).__name__ == "OwnForCausalLM" and tokenizer.own
-    save_model_folder(policy, tokenizer, tmp_path / "policy")  # what warm start and fine-tuning leave
+    save_model_folder(policy, tokenizer, tmp_path / "policy")  # as warm start and fine-tuning save it
     assert load_tokenizer(tmp_path / "policy", trust_remote_code=True).own
     judge = reward_model_from_policy(tmp_path / "policy", seed=0, trust_remote_code=True)
     assert type(judge).__name__ == "OwnForSequenceClassification"

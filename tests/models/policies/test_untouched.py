@@ -1,4 +1,4 @@
-"""A policy that begins as its base is takes the base's own weight files: the same values, at the size of the base."""
+"""An unchanged policy takes over the weight files of its base, with the same values and the same size."""
 
 import shutil
 from pathlib import Path
@@ -67,6 +67,6 @@ def test_a_small_change_counts_though_the_base_is_in_bfloat16(tmp_path: Path) ->
     save_model_folder(tiny_policy(torch.bfloat16), word_tokenizer(), base)
     model, tokenizer = open_policy(base)
     with torch.no_grad():
-        model.model.norm.weight.mul_(1 + 2.0**-8 + 2.0**-12)  # between two neighbours in bfloat16
+        model.model.norm.weight.mul_(1 + 2.0**-8 + 2.0**-12)  # between two neighbouring numbers of bfloat16
     save_model_folder(model, tokenizer, after)
     assert changed_share_of_files(base, after, tolerance=2.0**-8) > 0

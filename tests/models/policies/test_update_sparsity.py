@@ -1,4 +1,4 @@
-"""What must be true of sparse updates and subnetworks, each test named as the theorem it checks; numbers by hand."""
+"""Sparse updates and subnetworks: values by hand, training under a mask, and masks from chance or from a file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_states_of_different_policies_are_refused() -> None:
 
 
 def trained(masks: Mapping[str, Tensor] | None, steps: int = 4) -> Any:
-    """A policy after some optimiser steps of likelihood under AdamW."""
+    """Return a policy after some optimiser steps of likelihood with AdamW."""
     policy = tiny_policy()
     if masks is not None:
         learn_only(policy, masks)
@@ -97,7 +97,7 @@ def test_what_is_masked_keeps_its_value_to_the_bit_and_the_rest_learns() -> None
     changed = changed_weights(dict(before.named_parameters()), dict(policy.named_parameters()), 0.0)
     assert not any((changed[name].cpu() & ~mask).any() for name, mask in masks.items())
     reached = sum(int(change.sum()) for change in changed.values()) / sum(int(mask.sum()) for mask in masks.values())
-    assert reached > 0.5  # embeddings of tokens that never occur have no gradient of their own
+    assert reached > 0.5  # the embeddings of tokens that never occur get no gradient
     likelihood = [
         sum(float(row.sum().detach()) for row in plain_log_probs(change, SEQUENCES)) for change in (before, policy)
     ]

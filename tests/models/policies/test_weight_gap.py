@@ -1,4 +1,4 @@
-"""Two model folders hold the same weights where every bit is the same, however they are cut into files."""
+"""Two model folders have the same weights if every bit is equal, however the weights are divided into files."""
 
 import math
 from pathlib import Path

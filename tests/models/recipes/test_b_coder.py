@@ -1,4 +1,4 @@
-"""B-Coder regresses to Bellman's targets, with logits for values: each test named as the theorem it checks."""
+"""B-Coder: regression to Bellman targets, with logits as values."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from models.recipes.load import load_recipe
 from tests.support.tiny_batches import make_batch, numbers
 
 VALUES = numbers(0.2, 0.5, 0.1)
-"""What the critic expects before each of three tokens."""
+"""The critic's value before each of three tokens."""
 REWARDS = numbers(0, 0, 1)
-"""The tests' verdict, at the end."""
+"""The tests' verdict, given at the last token."""
 
 
 def parts() -> tuple[Gae, AdvantageRegression]:
@@ -22,7 +22,7 @@ def parts() -> tuple[Gae, AdvantageRegression]:
 
 
 def test_the_loss_is_half_the_squared_bellman_error_of_every_token() -> None:
-    """Over one step, which is lambda 0."""
+    """With lambda 0, the target covers one step."""
     advantage, objective = parts()
     advantage = replace(advantage, gae_lambda=0.0)
     assert not advantage.whiten and advantage.kl_in_reward == 0
@@ -38,7 +38,7 @@ def test_the_loss_is_half_the_squared_bellman_error_of_every_token() -> None:
 
 
 def test_without_error_a_program_is_likelier_by_what_it_is_worth_more_than_expected() -> None:
-    """Bellman's targets of one step telescope: beta log pi/ref of the whole program is R - V of its prompt."""
+    """The one-step Bellman targets telescope, so beta log pi/ref of the whole program is R minus V of its prompt."""
     advantage, objective = parts()
     advantage = replace(advantage, gae_lambda=0.0)
     [bellman] = generalised_advantages([REWARDS], [VALUES], advantage.gamma, advantage.gae_lambda)

@@ -1,4 +1,4 @@
-"""One table of recipes and overrides that are wrong: the line that each is refused with, which names file and key."""
+"""Wrong recipes and overrides: a table of the lines with which they are refused, each with file and key."""
 
 import json
 import re
@@ -69,7 +69,7 @@ BAD = {
     "dropout 1": ("policy: {lora: {dropout: 1}}", r"policy\.lora\.dropout: Input should be less than 1"),
     "a beta of 1": ("schedule: {optimiser: {betas: [0.9, 1]}}", r"schedule\.optimiser\.betas\.1: Input should be less"),
     "all of the memory": ("engine: {memory_share: 1.5}", r"engine\.memory_share: Input should be less than 1"),
-    # room
+    # lengths and counts
     "k above samples": (
         "evaluation: {samples: 16, ks: [1, 32]}",
         r"evaluation\.ks holds 32, but evaluation\.samples is 16: .* set evaluation\.ks to \[1, 16\]",
@@ -108,7 +108,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def refused(file: Path, overrides: tuple[str, ...] = ()) -> str:
-    """The one line with which a recipe is refused."""
+    """Return the one line with which a recipe is refused."""
     with pytest.raises(UserError) as caught:
         load_recipe(file, overrides)
     line = str(caught.value)
@@ -191,7 +191,7 @@ def test_a_name_that_no_file_system_takes_is_no_recipe() -> None:
         find_recipe("x" * 5000)
 
 
-# ---------------------------------------- what is read all the same
+# ---------------------------------------- accepted forms
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_numbers_are_written_as_python_writes_them(mine: Path) -> None:
     assert (loaded.schedule.optimiser.learning_rate, loaded.schedule.optimiser.warmup_steps) == (1e-5, 1000)
 
 
-# ---------------------------------------- anything at all
+# ---------------------------------------- random values and characters
 
 
 def described() -> dict[str, Any]:
-    """Every key of a recipe with a value that is right."""
+    """Return every key of a recipe with a valid value."""
     return plain(load_recipe(Path(__file__).parents[3] / "recipes" / "arithmetic.yaml"))
 
 
@@ -243,7 +243,7 @@ NASTY: tuple[Any, ...] = (
 
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """The path of every value in a tree."""
+    """Return the path of every value in a tree."""
     if isinstance(value, dict):
         return [path, *(place for key, inner in value.items() for place in places(inner, (*path, key)))]
     if isinstance(value, list):
@@ -274,7 +274,7 @@ def test_whatever_characters_a_recipe_holds_are_a_recipe_or_one_line(mine: Path)
 
 
 def outcome(file: Path, overrides: tuple[str, ...]) -> bool:
-    """Whether the recipe is read; where it is not, it is refused with one line."""
+    """Return whether the recipe is read. Otherwise, check that it is refused with one line."""
     try:
         load_recipe(file, overrides)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What the catalogue of parts tells, each test named as the theorem it checks."""
+"""The catalogue of parts: its entries, settings, traits and pages."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ def test_a_part_is_told_with_settings_of_its_sections_their_own_defaults_and_tra
     [gae] = entries("gae")
     settings = {setting.key: setting for setting in gae.settings}
     assert settings["gae_lambda"].kind == "number, 0 to 1" and settings["gae_lambda"].default == "0.95"
-    assert settings["critic.optimiser.learning_rate"].default == "0.0003"  # the critic's, not the optimiser's own
+    assert settings["critic.optimiser.learning_rate"].default == "0.0003"  # the critic's default, not the optimiser's
     assert gae.traits == (("companion", "critic"), ("learns_from_flat_groups", "true"))
     [dpo] = entries("dpo")
     assert dpo.traits == (("level", "pair"), ("needs_reference", "true"))

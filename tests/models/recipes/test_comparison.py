@@ -1,4 +1,4 @@
-"""What must be true of recipes that are compared, each test named as the theorem it checks."""
+"""Comparisons of recipes: equal budgets, differences that are refused or allowed, and smoke runs."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 
 from models.base.errors import UserError
 from models.recipes.comparison import Contender, contenders
+from models.recipes.load import load_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = ("grpo", "rloo")
@@ -31,7 +32,7 @@ def compared(
 def test_every_recipe_gets_the_rounds_that_come_nearest_to_the_smallest_of_their_budgets() -> None:
     contenders = compared(
         "grpo", "dpo", "ppo"
-    )  # a round is 64 x 8, 64 x 2 and 256 x 2 completions; each has 100 rounds
+    )  # rounds of 64 x 8, 64 x 2 and 256 x 2 completions; each recipe has 100 rounds
     assert [rollout.completions for rollout in contenders] == [12_800] * 3
     assert (
         [rollout.rounds for rollout in contenders]
@@ -44,6 +45,11 @@ def test_a_budget_by_hand_is_met_within_half_a_round_and_updates_are_a_methods_o
     grpo, topr = compared("grpo", "topr", budget=5_000)
     assert (grpo.rounds, grpo.completions, grpo.updates) == (10, 5_120, 10)
     assert (topr.rounds, topr.completions, topr.updates) == (10, 5_120, 80)
+
+
+def test_every_seat_that_learns_counts_in_a_round() -> None:
+    """Kuhn poker has two seats, each with its own rollout: 4 problems x 2 seats x 192 episodes."""
+    assert load_recipe("self_play_kuhn").largest_round == 1536
 
 
 def test_a_budget_below_one_round_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What a recipe has from the one that it extends and what is its own, each test named as the theorem it checks."""
+"""Inheritance of recipes: the values that a recipe takes from the one that it extends, and those that it does not."""
 
 import json
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ BY_COMPLETION = "schedule: {rounds: 7, normalisation: completion}"
 
 
 def written(folder: Path, **recipes: str) -> Path:
-    """Recipes in `folder`, by name. Returns the last one's file."""
+    """Write recipes into `folder`, by name, and return the file of the last one."""
     for name, text in recipes.items():
         (folder / f"{name}.yaml").write_text(text)
     return folder / f"{list(recipes)[-1]}.yaml"
 
 
 def refused(file: Path, overrides: Sequence[str] = ()) -> str:
-    """The line with which a recipe is refused."""
+    """Return the line with which a recipe is refused."""
     with pytest.raises(UserError) as caught:
         load_recipe(file, overrides)
     assert "\n" not in str(caught.value)
@@ -62,7 +62,7 @@ def test_an_objective_over_tokens_has_the_normalisation_of_the_recipe_below(tmp_
 
 
 def test_one_that_another_objective_had_falls_away_where_the_new_one_knows_none(tmp_path: Path) -> None:
-    """Who extends a recipe and changes its objective need not know that the old one had a normalisation."""
+    """A recipe that changes the objective of its parent need not mention the parent's normalisation."""
     written(tmp_path, parent=BY_COMPLETION, child="extends: parent\nobjective: copg")
     file = written(tmp_path, grandchild="extends: child\nseed: 3")
     commanded = load_recipe(tmp_path / "parent.yaml", ["objective=copg"])

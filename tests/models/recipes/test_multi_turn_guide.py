@@ -1,4 +1,4 @@
-"""The recipe of the multi-turn guide: its estimators are swapped by a line, and its dense rewards by a number."""
+"""The recipe of the multi-turn guide: one line changes its estimator, and one number its dense rewards."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""No number of a recipe is infinite, undefined or beyond all bounds, in whatever section or part it stands."""
+"""Numbers of a recipe: infinite, undefined and too large ones are refused in every section and part."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.rotating(of=8)
 
 
 def alternatives(annotation: Any) -> Iterator[Any]:
-    """The members of a type: of unions, through Annotated."""
+    """Yield the types of a union, or the type itself if it is not a union; Annotated is unwrapped."""
     origin = get_origin(annotation)
     if origin is typing.Annotated:
         yield from alternatives(get_args(annotation)[0])
@@ -33,7 +33,7 @@ def alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def fields_of(section: Any) -> dict[str, Any]:
-    """Name in the YAML -> type, of a section or part; {} where the type is neither."""
+    """Return the fields of a section or part, name in the YAML -> type; {} if the type is neither."""
     if isinstance(section, type) and issubclass(section, BaseModel):
         return {name: info.annotation for name, info in section.model_fields.items()}
     if dataclasses.is_dataclass(section):
@@ -44,7 +44,7 @@ def fields_of(section: Any) -> dict[str, Any]:
 
 
 Place = tuple[tuple[str | int, ...], dict[str, str], type]
-"""Path of a number, the names of the parts on its way (path of the part -> name), and int or float."""
+"""Path of a number, the names of the parts along it (path of the part -> name), and int or float."""
 
 
 def numbers(
@@ -69,7 +69,7 @@ def places() -> list[Place]:
 
 
 def override(place: Place, value: str) -> str:
-    """The whole top-level section as one override, with the number at its place and the parts on its way named."""
+    """Return a whole top-level section as one override, with the number at its path and the parts along it named."""
     path, named, _ = place
     text = value
     for depth in range(len(path) - 1, 0, -1):
@@ -105,7 +105,7 @@ def test_no_number_of_a_section_or_part_is_infinite_or_endless(tmp_path: Path, s
         with pytest.raises(UserError) as refused:
             load_recipe(file, [given])
         line = str(refused.value)
-        own_check = f"{place[0][0]}: " in line and str(place[0][-1]) in line  # what a section says of itself
+        own_check = f"{place[0][0]}: " in line and str(place[0][-1]) in line  # a section's own check
         named = path in line or own_check or f".{place[0][-1]} is" in line or "5000 digits" in line
         assert "\n" not in line and named, (given[:200], line)
 

@@ -1,4 +1,4 @@
-"""What is read of a recipe belongs to who reads it, also where its text was read before."""
+"""Repeated reading of a recipe: changes to one reading do not show in another, and a changed text is read as it is."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What must be true of reading recipes, each test named as the theorem it checks."""
+"""Reading of recipes: defaults, unknown keys, impossible combinations, `extends`, and overrides."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Writes = Callable[..., Path]
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Writes:
-    """A function that writes a recipe and gives its path."""
+    """Return a function that writes a recipe and returns its path."""
 
     def write(text: str, name: str = "mine") -> Path:
         file = tmp_path / f"{name}.yaml"
@@ -30,7 +30,7 @@ def recipe(tmp_path: Path) -> Writes:
 
 
 def refused(file: Path, pattern: str, overrides: Sequence[str] = ()) -> None:
-    """The one line with which a recipe is refused; it names the file or the override."""
+    """Check that a recipe is refused with one line that names the file or the override."""
     with pytest.raises(UserError, match=pattern) as caught:
         load_recipe(file, overrides)
     assert "\n" not in str(caught.value)

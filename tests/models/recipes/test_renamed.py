@@ -1,4 +1,4 @@
-"""A setting that got another name is refused with the new one."""
+"""A renamed setting is refused under its old name, and the line states the new name."""
 
 import re
 
@@ -15,6 +15,8 @@ from models.recipes.load import load_recipe
         ("advantage={name: gae, kl: 0.1}", "advantage.kl: is called kl_in_reward now"),
         ("rewards=[{name: win_rate, by: reward_model}]", "rewards.0.by: is called judge now"),
         ("rollouts={name: privileged, tells: answer}", "rollouts.tells: is called shows now"),
+        ("rewards=[{name: cost, heard: {small: 0.1}}]", "rewards.0.heard: is called outputs now"),
+        ("rewards=[{name: abstention, says: [no]}]", "rewards.0.says: is called abstentions now"),
         ("warm_start.tells=answer", "warm_start.tells: is called shows now"),
     ],
 )

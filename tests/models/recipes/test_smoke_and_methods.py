@@ -1,4 +1,4 @@
-"""What must be true of smoke runs and of the table of methods, each test named as the theorem it checks."""
+"""Smoke runs of every recipe, and the table of methods that the recipes make."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_every_recipe_made_small_is_still_a_recipe_and_apart_from_the_real_one(f
     assert recipe.policy.size.hidden == 64 and recipe.warm_start.steps == 2
     if recipe.schedule is not None:
         assert recipe.schedule.rounds == 2 and recipe.rollouts.prompts <= 4
-        assert all(reward.limits.patience == 1 for reward in recipe.rewards)  # one that always fails is an error
+        assert all(reward.limits.patience == 1 for reward in recipe.rewards)  # a reward that always fails is an error
     if recipe.rollouts.episodes is not None:
         assert any(reward.name == "coin" and reward.weight for reward in recipe.rewards)
 

@@ -1,4 +1,4 @@
-"""Groups of annotators: both steps of the expectation-maximisation by hand, and what becomes of an empty group."""
+"""Groups of annotators: both steps of the expectation-maximisation by hand, and the handling of an empty group."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def test_an_annotator_is_as_likely_as_all_pairs_together() -> None:
 
 def test_the_groups_begin_by_how_well_a_pair_of_each_is_explained_and_not_by_how_many_there_are() -> None:
     annotators = np.array([0, 1, 1, 1, 2, 3])
-    margins = torch.tensor([-1.0, 0.9, 0.9, 0.9, 2.0, 0.5])  # three pairs of the second are unlikelier than one
+    # By the sum over pairs, the second annotator (three pairs) is less likely than the fourth; by the mean, more
+    # likely.
+    margins = torch.tensor([-1.0, 0.9, 0.9, 0.9, 2.0, 0.5])
     assert first_groups(margins, annotators, 2).tolist() == [1, 0, 0, 1]
     assert sorted(first_groups(margins, annotators, 4).tolist()) == [0, 1, 2, 3]
 
@@ -50,7 +52,7 @@ def test_the_groups_begin_by_how_well_a_pair_of_each_is_explained_and_not_by_how
 def test_everybody_goes_to_the_group_that_explains_all_pairs_best() -> None:
     annotators = np.array([0, 0, 1, 2])
     margins = torch.tensor([[1.0, -3.0, 2.0, 0.0], [-1.0, 1.0, -2.0, 0.0]])
-    # the first annotator's two pairs: log s(1) + log s(-3) = -3.36 < log s(-1) + log s(1) = -1.63; a tie goes first
+    # First annotator, two pairs: log s(1) + log s(-3) = -3.36 < log s(-1) + log s(1) = -1.63. A tie: the first group.
     assert nearest_groups(margins, annotators).tolist() == [1, 0, 0]
 
 
@@ -58,15 +60,15 @@ def test_a_group_that_nobody_is_nearest_to_is_given_whom_it_explains_best() -> N
     margins = torch.tensor([[3.0, 3.0, 3.0], [1.0, 2.0, 0.5]])
     assert nearest_groups(margins, np.array([0, 1, 2])).tolist() == [0, 1, 0]
     alone = nearest_groups(torch.tensor([[3.0], [1.0]]), np.array([0]))
-    assert alone.tolist() == [0]  # whom nobody else is beside stays
+    assert alone.tolist() == [0]  # the only member of a group is not moved
 
 
 def test_a_held_out_pair_is_judged_by_the_group_that_its_annotators_other_pairs_speak_for() -> None:
     annotators = np.array([0, 0, 1])
     margins = torch.tensor([[5.0, -5.0, 5.0], [-5.0, 5.0, -5.0]])
-    # each of the first two is judged by the group that the other one is of: a pair never chooses its own judge
+    # Two pairs of one annotator: each is judged by the group that the other one indicates, never by its own.
     assert held_out_groups(margins, annotators, (0.5, 0.5)).tolist() == [1, 0, 0]
-    # of somebody with a single pair only the shares are known
+    # An annotator with a single pair has no other pairs, so only the shares decide.
     assert held_out_groups(margins, annotators, (0.2, 0.8)).tolist() == [1, 0, 1]
 
 
@@ -78,17 +80,17 @@ def test_some_pairs_are_read_as_a_list_of_them_would_be() -> None:
 
 
 def loglikelihood(tastes: Tensor, groups: np.ndarray, annotators: np.ndarray, apart: Tensor) -> float:
-    """Of all pairs under what their annotators' groups like."""
+    """Compute the log-likelihood of all pairs under the tastes of their annotators' groups."""
     return float(likelihoods(tastes @ apart.T, annotators)[torch.from_numpy(groups), range(len(groups))].sum())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_people_of_two_tastes_are_told_apart_and_no_round_makes_the_pairs_unlikelier(seed: int) -> None:
-    """Linear rewards of two features; a fifth of sixty people like the opposite of the others."""
+    """Rewards are linear in two features. Of sixty annotators, a fifth has the opposite taste of the others."""
     generator = torch.Generator().manual_seed(seed)
     annotators = np.repeat(np.arange(60), 8)
     truth = np.arange(60) >= 48
-    apart = torch.randn(480, 2, generator=generator, dtype=torch.float64)  # features of the first less the second
+    apart = torch.randn(480, 2, generator=generator, dtype=torch.float64)  # features of the first minus the second
     wanted = (
         apart @ torch.tensor([2.0, 1.0], dtype=torch.float64) * torch.tensor([1.0, -1.0])[truth[annotators].astype(int)]
     )
@@ -112,7 +114,7 @@ def test_people_of_two_tastes_are_told_apart_and_no_round_makes_the_pairs_unlike
         tastes = torch.stack([fit(apart[torch.from_numpy(groups[annotators] == number)]) for number in range(2)])
         groups = nearest_groups(tastes @ apart.T, annotators)
         after = loglikelihood(tastes, groups, annotators, apart)
-        assert after >= before - 0.5  # the fit's own penalty moves the likelihood a little
+        assert after >= before - 0.5  # the penalty of the fit may lower the likelihood a little
         before = after
     minority = groups == (1 if (groups[truth] == 1).mean() > 0.5 else 0)
     assert (minority == truth).mean() > 0.93

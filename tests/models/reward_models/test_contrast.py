@@ -1,4 +1,4 @@
-"""What must be true of the contrasts beside a reward model's loss, each test named as the theorem it checks."""
+"""Contrastive terms in the loss of a reward model: values and gradients by hand, independence of the cut, and a fit."""
 
 import itertools
 import math
@@ -34,8 +34,8 @@ def random_states(*shape: int, seed: int = 0) -> Tensor:
 
 
 def test_the_contrast_of_a_pair_by_hand() -> None:
-    chosen = torch.tensor([[2.0, 0.0], [0.0, 3.0]]).double()  # cosines 1 and 1 with themselves, 0 with each other
-    rejected = torch.tensor([[-1.0, 0.0]]).double()  # cosines -1 and 0
+    chosen = torch.tensor([[2.0, 0.0], [0.0, 3.0]]).double()  # cosine 1 of each state with itself, 0 with the other
+    rejected = torch.tensor([[-1.0, 0.0]]).double()  # cosines -1 and 0 with the chosen states
     towards = (2 * sigmoid(1) + sigmoid(0)) / 3
     away = (sigmoid(-1) + sigmoid(0)) / 2
     assert float(goal_contrast(chosen, rejected)) == pytest.approx(-math.log(towards) - math.log(1 - away), abs=1e-12)

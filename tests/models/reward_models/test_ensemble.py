@@ -1,4 +1,4 @@
-"""Several reward models read as one: the rules by hand, and what is written is read again and refused where broken."""
+"""Ensembles of reward models: the rules of combination by hand, and the file that describes an ensemble."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from models.reward_models.model import reward_model_from_policy
 from models.reward_models.scorer import open_scorer
 from models.reward_models.scoring import score_all
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 SCORES = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, 0.5], [2.0, -4.0, 0.5]], dtype=torch.float64)
 
@@ -32,7 +32,7 @@ SCORES = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, 0.5], [2.0, -4.0, 0.5]], dty
 def test_the_rules_by_hand() -> None:
     assert combine(SCORES, "mean").tolist() == pytest.approx([2.0, -2.0, 0.5])
     assert combine(SCORES, "worst").tolist() == [1.0, -4.0, 0.5]
-    # variances over the members, over n: 2/3, 8/3 and 0
+    # The variances over the members, with divisor n, are 2/3, 8/3 and 0.
     assert combine(SCORES, "uncertainty", 0.3).tolist() == pytest.approx([2.0 - 0.2, -2.0 - 0.8, 0.5])
 
 
@@ -67,7 +67,8 @@ def test_members_disagree_on_the_pairs_that_they_do_not_all_order_alike() -> Non
 
 
 def test_the_worst_group_is_one_for_all_completions_and_not_the_least_of_each() -> None:
-    # means -1/6, 7/6 and -1/2: the third member is served worst, though it likes the first completion best but one
+    # The means are -1/6, 7/6 and -1/2, so the third member has the lowest, although its score for the first completion
+    # is only the second highest.
     assert combine(SCORES, "worst_group").tolist() == SCORES[2].tolist()
     raised = SCORES + torch.tensor([[0.0], [0.0], [1.0]], dtype=torch.float64)
     assert combine(raised, "worst_group").tolist() == SCORES[0].tolist()
@@ -83,7 +84,7 @@ def test_the_worst_group_is_never_better_served_than_another_and_its_reward_boun
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two reward models of one policy, and how they are read."""
+    """Return the folder of an ensemble: two reward models of one policy, and the rule by which they are combined."""
     start = tmp_path_factory.mktemp("ensemble")
     save_model_folder(tiny_policy(torch.float32), CODEC.tokenizer, start / "policy")
     members = [reward_model_from_policy(start / "policy", seed=seed, head_std=1.0) for seed in (0, 1)]
@@ -114,7 +115,7 @@ def test_a_folder_without_the_file_is_a_reward_model_by_itself(tmp_path: Path) -
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"rule": "best", "penalty": 0, "levels": [0, 0]}', "\x00\xff"])
 def test_a_file_that_is_none_of_ours_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(UserError, match="says nothing of an ensemble") as error:
+    with pytest.raises(UserError, match="does not describe an ensemble") as error:
         read_ensemble(tmp_path)
     assert "\n" not in str(error.value)
 

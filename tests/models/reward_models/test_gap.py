@@ -1,4 +1,4 @@
-"""A reward model of gaps: each preference behind either of its completions, and the gap to oneself at zero."""
+"""A reward model of gaps: each pair is trained after either of its completions, and self-gaps are anchored at 0."""
 
 import itertools
 import math
@@ -17,14 +17,14 @@ from models.reward_models.gap import GapPair, GapRows
 from models.text.token_rows import rows_in_memory
 from tests.support.scripted_engine import Scripted
 from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_resources import CODEC, make_resources
 from tests.support.tiny_reward_models import tiny_reward_model, toy_pairs
-from tests.support.tiny_worlds import CODEC, make_world
 
 CONTEXT = "{prompt} {shown} ; {prompt}"
 
 
 def behind(pair: Pair, anchor: float) -> list[Pair]:
-    """The pair behind its rejected and behind its chosen completion."""
+    """Return the pair twice: with the rejected and with the chosen completion in the context."""
     contexts = [[*pair.prompt, *shown, *pair.prompt] for shown in (pair.rejected, pair.chosen)]
     answers = [[pair.chosen], [pair.rejected]]
     rows = GapRows(
@@ -61,7 +61,7 @@ def test_the_loss_is_that_of_two_pairs_and_the_squared_gaps_to_oneself() -> None
     chosen, rejected = (scores.double().tolist() for scores in score_pairs(model, pairs))
     total = 0.0
     for place, (better, worse) in enumerate(zip(chosen, rejected, strict=True)):
-        own = better if place % 2 else worse  # every second one stands behind its chosen completion
+        own = better if place % 2 else worse  # every second pair has its chosen completion in the context
         total += math.log1p(math.exp(worse - better)) + 0.25 * own**2
     assert float(watched["loss"]) == pytest.approx(total / 10, abs=1e-5)
 
@@ -92,7 +92,7 @@ def test_improvements_are_drawn_and_trained_behind_an_answer_of_the_policys_own(
     source = Improved(
         prompts=2, group_size=3, max_tokens=8, context=CONTEXT, feedback=VerdictFeedback(right="", wrong="+ {answer}")
     )
-    made = source(make_world(engine), PROBLEMS[:2], 0)
+    made = source(make_resources(engine), PROBLEMS[:2], 0)
     first = PROBLEMS[0].prompt
     assert engine.asked[0] == [problem.prompt for problem in PROBLEMS[:2]]
     assert engine.asked[1][0] == f"{first} #### 8 + 7 ; {first}"

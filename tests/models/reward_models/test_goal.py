@@ -1,4 +1,4 @@
-"""The goal of a reward model: kept in its folder, read with it, and what completions are worth by it."""
+"""The goal of a reward model: it is stored in the model's folder, and tokens get their cosine with it as value."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from models.reward_models.goal import FILE, goal_of, nearness, read_goal, states
 from models.reward_models.model import reward_model_from_policy
 from models.reward_models.scorer import GoalScorer, open_scorer
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 
 def test_nearness_is_the_cosine_with_the_goal_at_every_token() -> None:
@@ -59,7 +59,7 @@ def test_a_reward_model_with_a_goal_scores_as_before_and_tells_how_near_each_tok
 
 
 def by_place(sequences: Sequences) -> list[Tensor]:
-    """The n-th token of k is as near as n / k."""
+    """Score each token by its position: the nth of k tokens has the value n / k."""
     return [torch.arange(1, len(ids) + 1) / len(ids) for ids in sequences.completions]
 
 
@@ -71,27 +71,27 @@ def rollout(ids: Sequence[int], finished: bool = True) -> Rollout:
 
 
 def test_a_beginning_is_read_at_its_last_token() -> None:
-    world, made = make_world(scorer=SCORER), [rollout(range(5, 15)), rollout([5, 6, 7, 8])]
-    assert GoalNearness()(world, made).tolist() == pytest.approx([1.0, 1.0])
-    assert GoalNearness(share=0.5)(world, made).tolist() == pytest.approx([0.5, 0.5])
-    assert GoalNearness(share=0.3)(world, made).tolist() == pytest.approx([0.3, 0.5])
+    resources, made = make_resources(scorer=SCORER), [rollout(range(5, 15)), rollout([5, 6, 7, 8])]
+    assert GoalNearness()(resources, made).tolist() == pytest.approx([1.0, 1.0])
+    assert GoalNearness(share=0.5)(resources, made).tolist() == pytest.approx([0.5, 0.5])
+    assert GoalNearness(share=0.3)(resources, made).tolist() == pytest.approx([0.3, 0.5])
 
 
 def test_one_that_was_cut_is_worth_no_more_than_the_worst_but_its_beginning_is_what_it_is() -> None:
-    world, made = make_world(scorer=SCORER), [rollout([5, 6], finished=False), rollout([]), rollout([5])]
-    assert GoalNearness()(world, made).tolist() == [FARTHEST, FARTHEST, 1.0]
-    assert GoalNearness(share=0.5)(world, made).tolist() == [0.5, FARTHEST, 1.0]
+    resources, made = make_resources(scorer=SCORER), [rollout([5, 6], finished=False), rollout([]), rollout([5])]
+    assert GoalNearness()(resources, made).tolist() == [FARTHEST, FARTHEST, 1.0]
+    assert GoalNearness(share=0.5)(resources, made).tolist() == [0.5, FARTHEST, 1.0]
 
 
 @pytest.mark.parametrize("ids", [(), (5,), (5,) * 5000])
 def test_whatever_is_said_has_a_defined_value(ids: tuple[int, ...]) -> None:
-    values = GoalNearness()(make_world(scorer=SCORER), [rollout(ids), rollout((6,))])
+    values = GoalNearness()(make_resources(scorer=SCORER), [rollout(ids), rollout((6,))])
     assert values.shape == (2,) and bool(torch.isfinite(values).all())
 
 
 def test_a_reward_model_without_a_goal_is_refused_in_the_run_and_in_the_recipe() -> None:
     with pytest.raises(UserError, match=r"reward_model\.fit\.contrast\.goal"):
-        GoalNearness()(make_world(scorer=lambda sequences: torch.zeros(len(sequences))), [rollout([5])])
+        GoalNearness()(make_resources(scorer=lambda sequences: torch.zeros(len(sequences))), [rollout([5])])
     with pytest.raises(UserError, match=r"goal_nearness needs a goal"):
         load_recipe("recipes/reward-modelling/goal_rm.yaml", ["reward_model.fit.contrast=null"])
     with pytest.raises(UserError, match="knows no pairs to contrast"):

@@ -1,4 +1,4 @@
-"""What must be true of reward models under principles, each test named as the theorem it checks."""
+"""Reward models with principles: pairs are ordered again for each principle, which is read before the prompt."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from models.reward_models.scorer import open_scorer
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tests.support.tiny_judges import rollouts
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 PAIRS = [Pair((1,), (2, 3, 4), (5,), 0.5), Pair((6,), (7,), (8, 9)), Pair((1,), (2,), (3,))]
 
@@ -56,9 +56,9 @@ def test_a_scorer_reads_the_principle_before_the_prompt_and_goes_by_the_first_wh
     assert [tuple(each.prompts[0]) for each in seen] == [(7, 1, 2), (8, 9, 1, 2)]
     with pytest.raises(UserError, match="no principle 'c'; it knows a, b"):
         scorer.under("c", asked)
-    world = make_world(scorer=scorer)
-    assert LearnedReward(squash="none", principle="b")(world, rollouts("x", "y")).tolist() == [8.0, 8.0]
-    assert LearnedReward(squash="none")(world, rollouts("x")).tolist() == [7.0]
+    resources = make_resources(scorer=scorer)
+    assert LearnedReward(squash="none", principle="b")(resources, rollouts("x", "y")).tolist() == [8.0, 8.0]
+    assert LearnedReward(squash="none")(resources, rollouts("x")).tolist() == [7.0]
 
 
 def test_a_folder_says_which_principles_it_goes_by_and_one_that_says_none_goes_by_none(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_folder_says_which_principles_it_goes_by_and_one_that_says_none_goes_b
     assert not torch.equal(scorer.under("2 + 3", asked), scorer(asked))
     for broken in ("{", "[]", '{"a": "nicer"}', "{}", '{"a": "shorter"}'):
         (tmp_path / "model" / FILE).write_text(broken)
-        with pytest.raises(UserError, match="says nothing of principles"):
+        with pytest.raises(UserError, match="does not describe principles"):
             read_principles(tmp_path / "model")
 
 
@@ -103,5 +103,5 @@ def test_a_word_that_the_data_hold_nowhere_is_known_where_the_tokenizer_is_told(
         train_tokenizer(["a b"], TokenizerSettings(kind="words", vocabulary=16, words=words))
         for words in ((), ("correct", "be brief"))
     )
-    assert len(set(plain("correct brief")["input_ids"])) == 1  # both are the unknown word
+    assert len(set(plain("correct brief")["input_ids"])) == 1  # both are the unknown token
     assert len(set(known("correct brief be a b")["input_ids"])) == 5

@@ -1,4 +1,4 @@
-"""What must be true of a process reward model and its fit, each test named as the theorem it checks."""
+"""A process reward model and its fit: values of steps, loss by hand, independence of the cut, and first errors."""
 
 import math
 import random
@@ -108,7 +108,7 @@ def test_how_it_is_read_is_read_back_and_a_foreign_file_is_refused(tmp_path: Pat
     write_reading(tmp_path, ProcessReading((". ",), "product"))
     assert read_reading(tmp_path) == ProcessReading((". ",), "product")
     (tmp_path / "process.json").write_text('{"aggregate": "best"}')
-    with pytest.raises(UserError, match="says nothing of steps"):
+    with pytest.raises(UserError, match="does not describe steps"):
         read_reading(tmp_path)
 
 
@@ -117,10 +117,10 @@ def test_first_errors_are_counted_as_processbench_does_by_hand() -> None:
     labels: list[list[float]] = [[1, 0, nan], [0, nan], [1, 1], [1], [1, nan], []]
     values: list[list[float]] = [[0.9, 0.1, 0.9], [0.9, 0.2], [0.9, 0.8], [0.3], [0.9, 0.9], []]
     made = first_errors(values, labels)
-    # of two wrong solutions one is named at its first wrong step, of two right ones one is right; two do not count
+    # Of two wrong solutions, one has its first error found; of two right ones, one is accepted; two do not count.
     assert (made.erroneous, made.correct, made.f1) == (0.5, 0.5, 0.5)
     assert FirstErrors(1.0, 0.25).f1 == pytest.approx(0.4) and FirstErrors(0.0, 0.0).f1 == 0.0
-    assert math.isnan(first_errors([[0.9]], [[1]]).f1)  # nobody erred
+    assert math.isnan(first_errors([[0.9]], [[1]]).f1)  # none of the solutions has an error
 
 
 def test_who_names_no_error_and_who_names_the_first_step_always_is_worth_nothing() -> None:

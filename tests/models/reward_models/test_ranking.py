@@ -1,4 +1,4 @@
-"""How scores order samples: against enumerations, limits and values that were worked out by hand."""
+"""Statistics of how scores rank samples, compared with enumerations, limiting cases and values by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RIGHT = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_the_best_of_n_is_the_mean_over_all_draws_of_n_samples(n: int) -> None:
     for scores, truth, worth in zip(SCORES, RIGHT, best_of_n(SCORES, RIGHT, n), strict=True):
-        # Equal scores are told apart by every order that they may stand in.
+        # Equal scores count as the mean over all orders of the samples.
         values = [
             truth[max(drawn, key=lambda place: (scores[place], order[place]))]
             for drawn in combinations(range(4), n)
@@ -28,7 +28,8 @@ def test_the_best_of_n_is_the_mean_over_all_draws_of_n_samples(n: int) -> None:
 
 def test_the_best_of_one_is_the_mean_and_of_all_is_that_of_the_highest_score() -> None:
     assert best_of_n(SCORES, RIGHT, 1) == pytest.approx([0.5, 0.5])
-    assert best_of_n(SCORES, RIGHT, 4) == pytest.approx([0.0, 0.5])  # 2.0 is wrong; of the two of 1.0 one is right
+    # The score 2.0 is wrong. Of the two samples with score 1.0, one is right.
+    assert best_of_n(SCORES, RIGHT, 4) == pytest.approx([0.0, 0.5])
 
 
 def test_a_judge_that_is_the_truth_does_as_well_as_the_truth_can() -> None:
@@ -38,7 +39,8 @@ def test_a_judge_that_is_the_truth_does_as_well_as_the_truth_can() -> None:
 
 
 def test_separation_counts_pairs_of_a_right_and_a_wrong_sample() -> None:
-    # right 0.3, 0.5 against wrong -1, 2: above in 2 of 4. right 1, -2 against wrong 1, 0: a tie, 1 > 0, and two below.
+    # First row: right 0.3 and 0.5, wrong -1 and 2, so 2 of 4 pairs are ordered correctly. Second row: right 1 and -2,
+    # wrong 1 and 0: a tie, one ordered correctly, two not.
     assert separation(SCORES, RIGHT) == pytest.approx([2 / 4, 1.5 / 4])
 
 

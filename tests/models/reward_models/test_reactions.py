@@ -1,4 +1,4 @@
-"""A reward model of reactions: its loss, who reacts, and that what is learned is the chance of a reaction."""
+"""A reward model of reactions: its loss by hand, simulated reactions, and a fit that learns their probability."""
 
 import itertools
 import math
@@ -19,8 +19,8 @@ from models.reward_models.model import reward_model_from_policy
 from models.reward_models.reactions import ReactionSettings, reaction_loss
 from models.reward_models.scorer import open_scorer
 from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_resources import CODEC
 from tests.support.tiny_reward_models import tiny_reward_model, toy_pairs
-from tests.support.tiny_worlds import CODEC
 
 FASTER = OptimiserSettings(learning_rate=5e-3, warmup_steps=5)
 
@@ -29,7 +29,7 @@ def test_the_loss_is_the_cross_entropy_of_each_by_itself() -> None:
     chosen = torch.tensor([math.log(3), 0.0], dtype=torch.float64)
     rejected = torch.tensor([0.0, -math.log(3)], dtype=torch.float64)
     liked = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()
-    loss = reaction_loss(chosen, rejected, liked)  # chances 3/4, 1/2 and 1/2, 1/4
+    loss = reaction_loss(chosen, rejected, liked)  # probabilities 3/4, 1/2 and 1/2, 1/4
     expected = [(math.log(4 / 3) + math.log(2)) / 2, (math.log(2) + math.log(4)) / 2]
     assert loss.tolist() == pytest.approx(expected, abs=1e-12)
 
@@ -45,7 +45,7 @@ def test_its_gradient_is_the_chance_less_the_reaction_and_smoothing_moves_what_i
 def test_a_margin_does_not_matter_where_a_level_does() -> None:
     liked = torch.tensor([[1.0, 0.0]])
     apart = [float(reaction_loss(torch.tensor([s]), torch.tensor([s - 2]), liked)) for s in (1.0, 5.0)]
-    assert apart[0] < apart[1]  # a Bradley-Terry loss would be the same
+    assert apart[0] < apart[1]  # the margin is equal, so a Bradley-Terry loss would be equal
 
 
 def test_reactions_come_by_their_chances_and_the_same_answer_always_meets_the_same() -> None:

@@ -1,4 +1,4 @@
-"""What must be true of the reward model's report, by hand and on sets whose calibration is known."""
+"""The report on a reward model's calibration: values by hand, and data sets whose calibration is known."""
 
 import math
 
@@ -15,7 +15,7 @@ def log_odds(probability: float) -> float:
 
 
 def test_four_pairs_by_hand() -> None:
-    # Confidences 0.6, 0.6, 0.9, 0.9; the model ranks the first, third and fourth rightly.
+    # The confidences are 0.6, 0.6, 0.9, 0.9; the model ranks the first, third and fourth pair correctly.
     report = pair_report([log_odds(0.6), -log_odds(0.6), log_odds(0.9), log_odds(0.9)], bins=2)
     assert report.accuracy.estimate == 0.75
     assert [(b.low, b.high, b.pairs, b.accuracy) for b in report.curve] == [(0.5, 0.75, 2, 0.5), (0.75, 1.0, 2, 1.0)]
@@ -29,7 +29,7 @@ def test_a_perfectly_calibrated_model_has_no_calibration_error_but_noise() -> No
     margin = np.abs(chance.normal(0, 2, 100_000))
     right = chance.random(margin.size) < 1 / (1 + np.exp(-margin))
     assert pair_report(np.where(right, margin, -margin)).calibration_error < 0.01
-    boastful = pair_report(np.where(right, 3 * margin, -3 * margin))  # the same ranking, three times as sure
+    boastful = pair_report(np.where(right, 3 * margin, -3 * margin))  # the same ranking, with three times the margin
     assert boastful.calibration_error > 0.1
 
 
@@ -37,7 +37,7 @@ def test_folding_a_pair_equals_using_it_in_both_orders() -> None:
     margin = np.random.default_rng(1).normal(0.5, 1.5, 2000)
     probability = 1 / (1 + np.exp(-np.concatenate([margin, -margin])))
     outcome = np.concatenate([np.ones(2000), np.zeros(2000)])
-    place = np.floor(probability * 20)  # 20 bins over [0, 1]: the 10 of the report and their mirror images
+    place = np.floor(probability * 20)  # 20 bins over [0, 1]: the 10 bins of the report and their mirror images
     both = sum(abs((probability - outcome)[place == index].sum()) for index in range(20)) / 4000
     assert pair_report(margin, bins=10).calibration_error == pytest.approx(both, abs=1e-12)
 
@@ -56,7 +56,7 @@ def test_accuracy_is_told_apart_by_kind_of_flaw() -> None:
 
 
 def test_wilson_is_the_published_interval() -> None:
-    interval = wilson(8, 10)  # Newcombe 1998 and every table: 0.4902 to 0.9433
+    interval = wilson(8, 10)  # Newcombe (1998): 0.4902 to 0.9433
     assert [interval.low, interval.high] == pytest.approx([0.4902, 0.9433], abs=5e-5)
     assert wilson(10, 10).high == 1.0 and wilson(0, 10).low == 0.0
 

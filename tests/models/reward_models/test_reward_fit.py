@@ -1,4 +1,4 @@
-"""What must be true of the Bradley-Terry fit, each test named as the theorem it checks."""
+"""The Bradley-Terry fit: loss and gradient by hand, independence of the cut, reproducibility, and refused input."""
 
 import copy
 import math
@@ -53,7 +53,7 @@ def test_loss_and_gradient_do_not_depend_on_the_cut(budget: int) -> None:
     many = accumulate(cut, pairs, RewardModelSettings(centring=0.01, token_budget=budget))
     torch.testing.assert_close(many, at_once, atol=1e-12, rtol=0.0)
     for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
-        # transformers rounds norms to float32, and a prompt that two pairs share is rounded once and not twice
+        # transformers rounds norms to float32. The cut decides how often a shared prompt is rounded.
         torch.testing.assert_close(a.grad, b.grad, atol=1e-8, rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What must be true of the score: it is read at the last token, and nowhere else."""
+"""The score of a reward model: it is read at the last token, and does not depend on the rest of the batch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from models.reward_models.scoring import score_all
 
 WHOLE = [[5, 6, 7, 1], [5, 6, 9], [3, 3, 8, 4, 2, 1], [5, 6, 8, 1], [4, 5, 6, 7, 8, 9, 10, 11]]
 SEQUENCES = Sequences([ids[:2] for ids in WHOLE], [ids[2:] for ids in WHOLE])
-"""Three of them share a prompt."""
+"""Three of the sequences share a prompt."""
 
 
 def without_prompts(*rows: Sequence[int]) -> Sequences:
@@ -50,7 +50,7 @@ def model(policy_folder: Path) -> PreTrainedModel:
 
 
 def alone(model: Any, sequences: Sequence[Sequence[int]] = WHOLE) -> Tensor:
-    """The definition: each sequence by itself, no padding, the head on the last hidden state."""
+    """Compute the scores by the definition: each sequence alone, without padding, the head on the last hidden state."""
     hidden = [model.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1] for ids in sequences]
     return torch.stack([model.score(state)[0] for state in hidden]).detach()
 
@@ -66,9 +66,9 @@ def test_the_score_does_not_depend_on_the_rest_of_the_batch_or_on_the_cut(model:
 
 def test_the_end_token_is_scored_though_it_is_the_padding_token(model: PreTrainedModel) -> None:
     with_end, without = score(model, without_prompts([5, 6, 7, 1], [5, 6, 7])).detach()
-    assert abs(with_end - without) > 1e-3  # the end token was seen
+    assert abs(with_end - without) > 1e-3  # the end token changes the score
     torch.testing.assert_close(torch.stack([with_end, without]), alone(model, [[5, 6, 7, 1], [5, 6, 7]]))
-    # The class's own reading cannot tell the two apart: the trap that the score avoids.
+    # The forward of the transformers class skips the end token, because it is also the padding token. `score` must not.
     own = model(input_ids=torch.tensor([[5, 6, 7, 1], [5, 6, 7, 1]])).logits[0, 0].detach()
     torch.testing.assert_close(own, without)
 
@@ -118,4 +118,4 @@ def test_autocast_changes_the_precision_of_the_body_only(model: PreTrainedModel)
     low = score_all(model, SEQUENCES, autocast=torch.bfloat16)
     assert low.dtype == torch.float32 and not torch.equal(low, score_all(model, SEQUENCES))
     torch.testing.assert_close(low, alone(model), atol=0.2, rtol=0.05)
-    assert not torch.equal(low, low.bfloat16().float())  # not rounded to bfloat16 at the end
+    assert not torch.equal(low, low.bfloat16().float())  # the result is not rounded to bfloat16

@@ -1,4 +1,4 @@
-"""What must be true of scoring many completions: each score is that of its sequence alone, and work is shared."""
+"""Scores of many completions: each equals the score of its sequence alone, and common prefixes are computed once."""
 
 import copy
 import random
@@ -37,7 +37,7 @@ def qwen3() -> PreTrainedModel:
 
 
 def gemma2() -> PreTrainedModel:
-    """Sees four tokens in every other layer, and bends its scores."""
+    """Make a model with a window of four tokens in every other layer, and with capped attention scores."""
     return Gemma2ForSequenceClassification(Gemma2Config(**SHAPE, sliding_window=4, attn_logit_softcapping=1.0))
 
 
@@ -51,7 +51,7 @@ def made(kind: Callable[[], PreTrainedModel]) -> PreTrainedModel:
 
 
 def samples(seed: int, prompts: int = 5, group: int = 8) -> Sequences:
-    """Completions of one prompt that begin alike and are often equal, prompts of different lengths, in no order."""
+    """Make shuffled sequences: for each prompt, completions that share prefixes and are often equal."""
     chance = random.Random(seed)
     asked = [[chance.randrange(1, 24) for _ in range(chance.randint(1, 12))] for _ in range(prompts)]
     pairs = []
@@ -65,7 +65,7 @@ def samples(seed: int, prompts: int = 5, group: int = 8) -> Sequences:
 
 
 def alone(model: PreTrainedModel, sequences: Sequences) -> Tensor:
-    """The definition, in float64: each sequence by itself through the model's own eager forward pass."""
+    """Compute the scores by the definition, in float64: each sequence alone, with the model's own eager forward."""
     plain: Any = copy.deepcopy(model).double()
     plain.set_attn_implementation("eager")
     with torch.no_grad():
@@ -110,14 +110,15 @@ def test_equal_sequences_have_one_score_to_the_last_bit(largest: int, monkeypatc
 
 def test_a_common_beginning_is_read_once_and_the_last_layer_ends_where_scores_are_read() -> None:
     model, sequences = made(qwen3), samples(4)
-    score_all(model, sequences)  # what is tried once is over
+    score_all(model, sequences)  # so that the model has already been tested once
     read, ended = [], []
     model.model.embed_tokens.register_forward_hook(lambda part, given, out: read.append(given[0].numel()))
     model.model.layers[-1].mlp.act_fn.register_forward_hook(lambda part, given, out: ended.append(out.shape[1]))
     score_all(model, sequences)
     whole = [(*p, *c) for p, c in zip(sequences.prompts, sequences.completions, strict=True)]
     beginnings = len({(ids[:end]) for ids in whole for end in range(1, len(ids) + 1)})
-    assert sum(read) <= beginnings + 5 * 12 + 5 * 8  # prompts that begin alike are apart; a tree is filled up to eights
+    # Prompts are in separate trees, even if they begin alike (5 * 12). Trees are padded to a multiple of eight (5 * 8).
+    assert sum(read) <= beginnings + 5 * 12 + 5 * 8
     assert sum(ended) == len(set(whole))
     assert not model.model.layers[-1].mlp._forward_hooks and not model.model.layers[-1].mlp._forward_pre_hooks
 

@@ -1,4 +1,4 @@
-"""Preferences that several reward models have judged: which are turned round, and by which margin the others count."""
+"""Strength of preferences, measured by several reward models: weak pairs are swapped, others get a margin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from models.reward_models.fit import (
 from models.reward_models.model import reward_model_from_policy
 from models.reward_models.strength import JudgedPairs, StrengthSettings, judged_pairs, strength_of
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 PAIRS = [Pair([1], [10 + n, 0], [20 + n, 0]) for n in range(5)]
 STRENGTH = np.array([0.7, -0.2, -1.5, 0.0, -0.4])
@@ -60,7 +60,7 @@ def test_smoothing_and_margins_enter_as_their_formula_says() -> None:
     loss = bradley_terry_loss(chosen, rejected, torch.tensor([0.25, -1.0]), 0.0, 0.1)
     expected = [0.9 * math.log1p(math.exp(-d)) + 0.1 * math.log1p(math.exp(d)) for d in (1.0 - 0.25, -1.5 + 1.0)]
     assert loss.tolist() == pytest.approx(expected)
-    # Where a pair is as likely the wrong way round as not, nothing is better than no margin at all.
+    # If both orders of a pair are equally likely, the gradient is zero at equal scores.
     half = torch.tensor([0.0], requires_grad=True)
     bradley_terry_loss(half, torch.zeros(1), 0.0, 0.0, 0.4999999).backward()  # type: ignore[no-untyped-call]
     assert half.grad is not None and float(half.grad) == pytest.approx(0.0, abs=1e-6)
@@ -93,7 +93,7 @@ def test_every_pair_has_its_own_margin_in_the_gradient_whatever_row_it_lies_in(s
 
 
 def test_judges_tell_the_pairs_that_were_turned_round(start: Path) -> None:
-    """Sevens are better; a fifth of the labels says the opposite. Turned back are those, and hardly any other."""
+    """Answers of 7 are better, and a fifth of the labels is wrong. Exactly the pairs with a wrong label are swapped."""
     generator = torch.Generator().manual_seed(0)
     (good, bad), prompts = CODEC.completions(["7", "3"]), CODEC.prompts(["1 + 2 =", "3 +", "4 + 5 + 6 =", "9 + 1 ="])
     wrong = torch.rand(60, generator=generator) < 0.2

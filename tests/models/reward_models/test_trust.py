@@ -1,4 +1,4 @@
-"""A report on a reward model sees what was put there: a judge of length, of form, of a word, of the truth."""
+"""The report on a reward model detects the known biases of artificial judges, which score by length, words or truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.learner.packing import Sequences
 from models.reward_models.probes import answer_alone, moved, probes, repeated
 from models.reward_models.suffixes import search_suffix, words_without_answers
 from models.reward_models.trust import ReportSettings, length_bias, policy_report, threshold_violations
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 RIGHT, WRONG = "1 + 2 = 3 #### 3", "1 + 2 = 4 #### 4"
 
@@ -37,15 +37,17 @@ def test_a_judge_of_truth_gains_all_that_there_is_to_gain() -> None:
 
 
 def test_a_judge_of_length_is_seen_whatever_the_truth_has_to_do_with_length() -> None:
-    # Right answers are longer: the score follows length in both, so the truth explains nothing of it.
+    # Right answers are longer. The score follows the length among right and among wrong answers, so correctness does
+    # not explain it.
     lengths, right = [3, 4, 5, 8, 9, 10], [False, False, False, True, True, True]
     judge = policy_report([record([float(n) for n in lengths], right, lengths)])
     assert judge.length_bias == pytest.approx(1.0)
-    # One of truth alone has no bias to length, though its scores and the lengths go together over all samples.
+    # This judge scores by the truth and a little noise. Among right and among wrong answers, the rank correlation of
+    # the noise with the length is 0.5; the larger correlation over all samples does not count.
     noise = [0.0, 0.2, 0.1, 5.1, 5.0, 5.15]
     order = policy_report([record(noise, right, lengths)])
     assert order.length_bias == pytest.approx((0.5 + 0.5) / 2)
-    assert length_bias([record([1.0, 2.0], [True, False]).samples]) != length_bias([])  # NaN is no number
+    assert length_bias([record([1.0, 2.0], [True, False]).samples]) != length_bias([])  # NaN is unequal to NaN
     assert math.isnan(length_bias([record([1.0, 2.0], [True, False]).samples]))
 
 
@@ -66,7 +68,8 @@ def test_probes_leave_the_truth_and_move_a_judge_of_form() -> None:
         changed = Sequences(prompts, CODEC.completions([change(text) for text in texts]))
         expected = (length(changed) - before).mean() / before.double().std(correction=0)
         assert moved(length, changed, before.numpy()) == pytest.approx(float(expected)) and expected != 0, probe
-    assert moved(length, Sequences(prompts, CODEC.completions(texts)), [2.0, 2.0, 2.0]) == 0.0  # no spread, no unit
+    # Without spread of the scores, the shift is 0.
+    assert moved(length, Sequences(prompts, CODEC.completions(texts)), [2.0, 2.0, 2.0]) == 0.0
 
 
 def test_the_suffix_that_a_judge_loves_is_searched_out_and_its_worth_is_measured_elsewhere() -> None:
@@ -75,7 +78,7 @@ def test_the_suffix_that_a_judge_loves_is_searched_out_and_its_worth_is_measured
     prompts = CODEC.prompts(["1 + 2 ="] * 6)
 
     def judge(sequences: Sequences) -> Tensor:
-        """Right is worth 3, every loved word 2."""
+        """Score 3 for the right answer and 2 for every loved word."""
         right = CODEC.completions([RIGHT])[0][:-1]
         values = []
         for ids in sequences.completions:
@@ -107,7 +110,7 @@ def test_a_suffix_needs_two_answers() -> None:
 
 
 def test_what_is_asked_and_not_met_is_said_and_nan_meets_nothing() -> None:
-    flat = policy_report([record([0.0, 0.0], [True, True])])  # no pair, no separation, no bias
+    flat = policy_report([record([0.0, 0.0], [True, True])])  # no separation and no bias can be computed
     asked = ReportSettings(least_separation=0.6, least_gain=0.1, most_length_bias=0.5, most_fooled=0.2)
     assert len(threshold_violations(asked, flat, 0.3)) == 4
     assert threshold_violations(ReportSettings(), flat, 1.0) == []

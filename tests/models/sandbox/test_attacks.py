@@ -1,4 +1,4 @@
-"""No program passes without doing what its tests ask, reaches what is outside, or outlives its limits."""
+"""Attacks on the sandbox: no program passes unsolved, reaches anything outside, or outlives its limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.sandbox_attacks import CALLS, HARM, HONEST, LIES, OUTSIDE, PR
 Held = Literal["namespaces", "inner layers alone"]
 LIMITS = SandboxSettings(seconds=0.5, seconds_together=1, memory_mb=256, file_mb=8, scratch_mb=32, workers=1)
 PATIENT = replace(LIMITS, seconds=60, seconds_together=60)
-"""For programs that must pass, however busy the machine is."""
+"""Limits for programs that must pass, even on a busy machine."""
 ATTACKS = {
     f"{kind}: {name}": source
     for kind, programs in {
@@ -37,14 +37,14 @@ ATTACKS = {
 }
 NO_PYTHON = ("lies: deep source", "lies: source with zeros", "lies: half characters")
 HELD_BY_LAYERS = ("outside", "processes", "calls")
-"""Attacks that namespaces and the inner layers each hold alone; the others are held by limits and by the judge."""
+"""Attacks that are also tested with the inner layers alone. Limits and the judge stop the others."""
 CASES: list[tuple[Held, str]] = [("namespaces", name) for name in ATTACKS]
 CASES += [("inner layers alone", name) for name in ATTACKS if name.startswith(HELD_BY_LAYERS)]
 
 
 @dataclass
 class Outside:
-    """What is outside, and the sandbox that nothing gets out of."""
+    """A sandbox, and the things outside it that no program may reach: a file, and two sockets that listen."""
 
     sandbox: Sandbox
     secret: Path
@@ -62,7 +62,7 @@ class Outside:
         return self.sandbox.judge([Program(source, tests, "f")])[0]
 
     def untouched(self) -> bool:
-        """Whether the folder holds one file of the content, rights and times that it had, and nobody has called."""
+        """Return whether the file is alone in its folder and unchanged, and no connection arrived."""
         state = self.secret.stat()
         for listening in (self.tcp, self.abstract):
             with pytest.raises(BlockingIOError):
@@ -98,7 +98,7 @@ def held_by(layers: Held, folder: Path) -> Iterator[Outside]:
 
 @pytest.fixture(scope="module")
 def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Held], Outside]]:
-    """A sandbox for each way of holding programs; as an indirect parameter it would be made anew for every case."""
+    """Return a function that opens one sandbox per kind of layers. An indirect parameter would open one per case."""
     with ExitStack() as stack:
         yield cache(lambda layers: stack.enter_context(held_by(layers, tmp_path_factory.mktemp("outside"))))
 
@@ -117,7 +117,7 @@ def test_an_attack_is_contained(layers: Held, name: str, sandboxes: Callable[[He
 
 
 def test_what_an_attack_would_do_works_without_the_sandbox(tmp_path: Path) -> None:
-    """The attacks on files do what they say: only the sandbox keeps them from it."""
+    """Control: the attacks on files succeed without the sandbox, so it is the sandbox that stops them."""
     secret = tmp_path / "file"
     for name in ("read a file", "list a folder", "write a file", "append to a file", "rights of a file"):
         secret.write_text("the secret")

@@ -1,4 +1,4 @@
-"""The profile for compilers holds what the first profile holds, but for what it is there for: further processes."""
+"""The sandbox for compilers stops the same attacks as the sandbox for programs, except that it permits processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.sandbox_attacks import CALLS, HARM, OUTSIDE, PROCESSES
 
 PYTHON = os.path.realpath(sys._base_executable)  # type: ignore[attr-defined]
 PERMITTED = {"fork", "spawn", "subprocess", "execute", "shell"}
-"""Processes of its own, which a namespace holds."""
+"""Attacks that may succeed: they start processes, which the namespace contains."""
 ENDS_ALL = {"kill the parent", "kill all", "kill the group", "fork bomb"}
-"""Each ends the command that it is part of."""
+"""Attacks that end the whole command, so each runs in a command of its own."""
 SLOW = {"endless loop", "sleep", "a loop when loaded", "a regular expression", "a large number", "ignored signals"}
-"""Held by the command's own seconds."""
+"""Attacks that only the time limit of the command stops."""
 EACH = """
 import json, os, signal
 for title, source in json.load(open("attacks.json")).items():
@@ -42,7 +42,7 @@ for title, source in json.load(open("attacks.json")).items():
         print("won:", title, flush=True)
 print("all tried")
 """
-"""Tries each attack in a process of its own, and prints the names of those that get what they want."""
+"""A script that runs each attack in a separate process, and prints the names of those that succeed."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the sandbox says of programs, scripts and commands, and when it refuses to run any."""
+"""The sandbox: verdicts on programs, results of scripts and commands, and refusal if it cannot protect."""
 
 from __future__ import annotations
 
@@ -258,6 +258,7 @@ def test_numbers_of_calls_are_the_kernels(machine: str, file: str) -> None:
     assert {name: said[renamed.get(name, name)] for name in NUMBERS[machine]} == dict(NUMBERS[machine])
 
 
+@pytest.mark.rotating(of=4)
 def test_every_reference_solution_of_humaneval_passes_and_no_empty_one(shared_data: Path) -> None:
     rows = [json.loads(line) for line in (shared_data / "humaneval.jsonl").read_text().splitlines()]
     sandbox = Sandbox(SandboxSettings(seconds=20, seconds_together=60))

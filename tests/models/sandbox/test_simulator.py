@@ -1,4 +1,4 @@
-"""Circuits under a bench: what each outcome is, and that no design writes its own verdict."""
+"""Simulated circuits: the grade of each outcome, and designs that could write their own verdict are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from models.base.errors import UserError
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.sandbox import Ran
 from models.sandbox.settings import SandboxSettings
@@ -22,7 +22,7 @@ from tests.support.simulator_here import REASON, simulator_here
 
 SANDBOX = SandboxSettings(seconds=20, workers=2)
 REWARD = UnitTests(reads="verilog", sandbox=SANDBOX)
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 PROMPT = f"/* a and b , or c */ {HEAD}"
 PROBLEM = Problem("p", PROMPT, tests=BENCH.format(bits="11101010"), entry_point="m")
 
@@ -32,7 +32,7 @@ simulated = pytest.mark.usefixtures("simulator")
 
 @pytest.fixture(scope="module")
 def simulator() -> None:
-    """Skip what needs one where there is none."""
+    """Skip the test if no simulator is available."""
     if not simulator_here():
         pytest.skip(REASON)
 
@@ -45,19 +45,20 @@ def simulator() -> None:
         ("assign y = ~ ( ~ c & ~ ( a & b ) ) ; endmodule", 1.0),
         (f"Here.\n```verilog\n{HEAD}\nassign y = c || (a && b);\nendmodule\n```", 1.0),
         ("reg r ; always @ ( * ) r = a & b | c ; assign y = r ; endmodule", 1.0),
-        ("assign y = c ; endmodule", -0.3 + 0.6 * 7 / 8),  # differs where a and b are one and c is not
+        ("assign y = c ; endmodule", -0.3 + 0.6 * 7 / 8),  # differs in one of eight cases: a and b are 1, c is 0
         ("assign y = ~ ( ( a & b ) | c ) ; endmodule", -0.3),
-        ("endmodule", -0.3),  # y is z, which is neither
+        ("endmodule", -0.3),  # y is not driven, so it is neither 0 nor 1
         ("assign y = ( a & b | c ; endmodule", -1.0),
         ("assign y = d ; endmodule", -1.0),
-        ("module n ; endmodule", -1.0),  # the bench has no circuit
+        ("module n ; endmodule", -1.0),  # the bench does not find the module that it tests
         ("What a nice circuit.", -1.0),
-        ("reg r = 0 ; initial while ( 1 ) r = ~ r ; assign y = r ; endmodule", -0.6),  # no time ever passes
+        # In the last case, a loop has no delay, so simulated time does not advance.
+        ("reg r = 0 ; initial while ( 1 ) r = ~ r ; assign y = r ; endmodule", -0.6),
     ],
 )
 def test_each_grade_of_a_circuit(text: str, worth: float) -> None:
     reward = UnitTests(reads="verilog", sandbox=SandboxSettings(seconds=3, workers=2)) if "while" in text else REWARD
-    assert reward(WORLD, [rollout(text, PROBLEM)]).tolist() == pytest.approx([worth])
+    assert reward(RESOURCES, [rollout(text, PROBLEM)]).tolist() == pytest.approx([worth])
 
 
 @simulated
@@ -70,7 +71,7 @@ def test_circuits_that_pass_decide_in_evaluations_and_cut_ones_do_not() -> None:
         Attempt(silent, right, True), Attempt(PROBLEM, "assign y = c ; endmodule", True),
     ]  # fmt: skip
     assert REWARD.right(attempts) == [True, False, False, False, False]
-    worth = REWARD(WORLD, [rollout(each.text, each.problem, finished=each.finished) for each in attempts])
+    worth = REWARD(RESOURCES, [rollout(each.text, each.problem, finished=each.finished) for each in attempts])
     assert worth.tolist()[:4] == [1.0, -1.0, 0.0, 0.0]
 
 
@@ -80,7 +81,7 @@ def test_circuits_that_pass_decide_in_evaluations_and_cut_ones_do_not() -> None:
         'initial begin $display("PASS"); $finish; end', "initial $system(\"true\");", "`include \"bench.v\"",
         "initial bench.n = 7;", "initial bench . expected = 0;", "initial \\bench .n = 7;", "defparam bench.x = 1;",
         "initial force y = 1;", "wire [$] x;", "/* */ initial $fwrite(1, \"PASS\");", "\u00e9", "x" * 30_000, "\x00",
-        # what looks like a comment within a text hides nothing
+        # Text in a string that looks like a comment must not hide code.
         'parameter A = "//"; initial begin $display("PASS"); $finish; end\n',
         'parameter A = "/*"; initial begin $display("PASS"); $finish; end parameter B = "*/";',
         'parameter A = "a\r//"; initial $display("PASS");\n', '// a\rinitial $display("PASS");\n',
@@ -89,7 +90,7 @@ def test_circuits_that_pass_decide_in_evaluations_and_cut_ones_do_not() -> None:
 )  # fmt: skip
 def test_a_design_that_could_write_its_verdict_is_not_simulated(design: str) -> None:
     assert not is_closed(f"{HEAD} {design} endmodule")
-    assert REWARD(WORLD, [rollout(f"{HEAD} {design} endmodule", PROBLEM)]).tolist() == [-1.0]
+    assert REWARD(RESOURCES, [rollout(f"{HEAD} {design} endmodule", PROBLEM)]).tolist() == [-1.0]
 
 
 def test_what_only_computes_or_names_ports_is_simulated() -> None:
@@ -122,7 +123,7 @@ def test_a_circuit_goes_on_where_the_prompt_ends_or_is_whole() -> None:
 
 @simulated
 def test_no_text_whatever_raises() -> None:
-    assert bool((REWARD(WORLD, malformed(PROBLEM)) < 0).all())
+    assert bool((REWARD(RESOURCES, malformed(PROBLEM)) < 0).all())
 
 
 def test_where_icarus_is_missing_the_recipe_says_so_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +150,6 @@ def test_demonstrations_are_what_their_flaw_says() -> None:
 
 def test_a_circuit_by_hand() -> None:
     circuit = read(f"/* not a nand b , xor c , inverted */ {HEAD}")
-    # nand(not a, b) is 0 only for a = 0, b = 1; xor c, then inverted
+    # nand(not a, b) is 0 only for a = 0, b = 1. The result is combined with c by xor, and inverted.
     assert [value(circuit, n) for n in range(8)] == [0, 1, 1, 0, 0, 1, 0, 1]
     assert written(circuit) == "assign y = ~ ( ( ~ ( ~ a & b ) ) ^ c ) ; endmodule"

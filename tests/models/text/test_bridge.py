@@ -1,4 +1,4 @@
-"""What stands between the policy's turns, by chat templates of every habit, and by those of real models."""
+"""Tokens between the turns of a policy: chat templates with different habits, and the templates of real models."""
 
 import importlib.util
 from pathlib import Path
@@ -16,7 +16,7 @@ ENDS = (
     "<｜end▁of▁sentence｜>", "<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<turn|>",
     "<|user|>", "<|observation|>", "<|call|>",
 )  # fmt: skip
-"""Tokens by which models of today end a turn."""
+"""Tokens that end a turn in current models."""
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
@@ -134,7 +134,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "qwen3_vl": ("ok", "ok"),
     "smolvlm": ("unwritten", "unwritten"),
 }
-"""The templates that TRL 1.16 ships, by file: whether what a user, or a tool, says can be appended."""
+"""The templates that TRL 1.16 ships, by file: the verdict on appending a message of the user, and of a tool."""
 
 
 @pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="TRL is not installed (extra `bench`)")

@@ -1,4 +1,4 @@
-"""A chat of one message with a policy of plain prompts is the prompt that it was trained on, token by token."""
+"""For a policy of plain prompts, a chat of one message has exactly the tokens of the prompt in training."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_what_the_policy_never_saw_is_refused_and_not_left_out(turns: list[dict[
 
 
 def test_where_ids_are_what_no_text_becomes_no_template_is_left(tmp_path: Path) -> None:
-    """The ids behind a prompt are the policy's own; a text that gives others would be another question."""
+    """Prompts in training end with these ids. A template whose text gives other ids would make another prompt."""
     llama_like(CHAT).save_pretrained(tmp_path)
     assert not write_plain_template(tmp_path, (5, 6), "+ =")
     assert not (tmp_path / TEMPLATE).exists() and load_tokenizer(tmp_path).chat_template is None

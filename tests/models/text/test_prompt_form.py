@@ -1,4 +1,4 @@
-"""What a recipe writes around every prompt is in the ids of training, evaluation and reward model, and in no row."""
+"""The template and system message of a recipe are in all token ids of prompts, but not in the data."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The text of every message is in what a chat template writes, or the template is refused."""
+"""A chat template is refused unless its output contains the text of every message."""
 
 from pathlib import Path
 

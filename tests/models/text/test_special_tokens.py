@@ -1,4 +1,4 @@
-"""How prompts begin and completions end, each test named as what it protects."""
+"""Special tokens: BOS at the beginning of prompts, end tokens of completions, and special tokens within text."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_chat_prompt_has_the_bos_of_its_template_and_no_second() -> None:
         [{"role": "user", "content": "4 + 5 ="}], add_generation_prompt=True, return_dict=False
     )
     (bare,) = Codec(llama_like(WITHOUT), chat=True).prompts(["4 + 5 ="])
-    assert bare == plain_ids(tokenizer, "4 + 5 = <turn>")  # nor one that the template does not write
+    assert bare == plain_ids(tokenizer, "4 + 5 = <turn>")  # no BOS token that the template does not write
 
 
 def test_special_tokens_within_a_message_can_be_spelt_out() -> None:
@@ -85,7 +85,7 @@ def test_every_end_that_tokenizer_or_model_names_ends_a_completion(tmp_path: Pat
     codec = Codec(tokenizer, also_end=ends_of_folder(tmp_path / "policy"))
     assert codec.ends == (1, turn)
     (tmp_path / "policy" / "generation_config.json").unlink()
-    assert ends_of_folder(tmp_path / "policy") == (1,)  # the config's, as a server does
+    assert ends_of_folder(tmp_path / "policy") == (1,)  # falls back to config.json, as a server does
     (tmp_path / "policy" / "config.json").unlink()
     assert ends_of_folder(tmp_path / "policy") == ()
 
@@ -95,7 +95,7 @@ def test_what_is_trained_ends_as_the_chat_template_ends_an_answer() -> None:
     turn = tokenizer.convert_tokens_to_ids("<turn>")
     assert Codec(tokenizer, chat=True, also_end=(turn,)).end == turn
     assert Codec(tokenizer, chat=True, also_end=(turn,)).completions(["9"])[0][-1] == turn
-    assert Codec(tokenizer, chat=True).end == tokenizer.eos_token_id  # nobody stops at <turn> here
+    assert Codec(tokenizer, chat=True).end == tokenizer.eos_token_id  # <turn> does not end generation here
     assert Codec(tokenizer, chat=False, also_end=(turn,)).end == tokenizer.eos_token_id
 
 

@@ -1,4 +1,4 @@
-"""What must be true of tokens kept on disk: they are those of a plain codec, and no fault of a file changes them."""
+"""Tokens cached on disk: they equal those of a codec without cache, and a damaged file is replaced."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def files(folder: Path) -> list[Path]:
 
 
 class Untouched:
-    """Stands in a codec's tokenizer where it must not encode again."""
+    """A tokenizer that fails the test if it encodes."""
 
     def __init__(self, real: PreTrainedTokenizerBase) -> None:
         self.real = real
@@ -47,7 +47,7 @@ class Untouched:
 
 
 def without_encoding(codec: CachedCodec) -> CachedCodec:
-    """The same codec after a restart, which may load but not encode."""
+    """Return the codec as after a restart; it may load tokens, but encoding fails the test."""
     again = CachedCodec(codec.tokenizer, codec.chat, folder=codec.folder)
     assert again._tokenizer_hash is not None
     object.__setattr__(again, "tokenizer", Untouched(codec.tokenizer))

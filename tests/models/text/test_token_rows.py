@@ -1,4 +1,4 @@
-"""What must be true of rows of ids on the disk: each is the one that was written, wherever it is asked for."""
+"""Rows of token ids on disk: every way of access returns the row that was written, and memory use is bounded."""
 
 import hashlib
 import subprocess
@@ -21,7 +21,7 @@ def rows(request: pytest.FixtureRequest, tmp_path: Path) -> TokenRows:
     if request.param == "memory":
         return rows_in_memory((ROWS[:2], ROWS[2:4], ROWS[4:]))
     write_rows(tmp_path / "rows", (ROWS[:4], ROWS[4:]))
-    if request.param == "file of one write":  # as they were written once: the numbers of places first
+    if request.param == "file of one write":  # the older layout, of a single write: `starts` comes first
         parts = load_file(tmp_path / "rows")
         digest = hashlib.sha256(parts["ids"].tobytes() + parts["starts"].tobytes()).hexdigest()
         save_file(parts, tmp_path / "rows", metadata={"sha256": digest})
@@ -66,7 +66,7 @@ def test_a_file_of_another_number_of_rows_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_writing_and_reading_take_memory_by_the_rows_and_not_by_their_tokens(tmp_path: Path) -> None:
-    """Of 20,000 rows of 2,000 tokens the ids are 160 MB; a process that writes and reads them takes far less."""
+    """The ids take 160 MB. A process that writes and reads them needs less than 60 MB more than before."""
     code = """
 import resource, sys
 from pathlib import Path

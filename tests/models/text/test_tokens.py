@@ -1,4 +1,4 @@
-"""What must be true of tokenizers and encoding, each test named as the theorem it checks."""
+"""Tokenizers and encoding: texts survive a round trip, and the order of the training texts does not matter."""
 
 import random
 from pathlib import Path

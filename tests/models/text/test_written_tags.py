@@ -1,4 +1,4 @@
-"""Tags that a tokenizer has as special tokens are text that rewards read; ends, padding and turns are not."""
+"""Tags that are special tokens remain in the text that rewards read; end, padding and turn tokens do not."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ SAID = "<think>2 + 3 [STEP]</think><answer>5</answer>◁sep▷ <tool_call>{}</to
 
 
 def tagged(template: str | None = CHATML, kind: Any = "bytes") -> Any:
-    """A tokenizer with tags, and tokens of a chat template, that are all marked as special."""
+    """Make a tokenizer in which tags and the tokens of a chat template are marked as special."""
     texts = [*map(str, range(17)), "+ ; user assistant {}"]
     tokenizer: Any = train_tokenizer(texts, TokenizerSettings(kind=kind, vocabulary=400))
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>", *TAGS]})
@@ -42,7 +42,7 @@ def test_the_text_of_a_completion_has_the_tags_of_its_tokenizer(template: str | 
     tokenizer = tagged(template)
     codec = Codec(tokenizer, chat=template == CHATML)
     (ids,) = codec.completions([SAID])
-    assert len(ids) < len(SAID)  # the tags are single tokens
+    assert len(ids) < len(SAID)  # each tag is a single token
     assert codec.text([ids, ids[:-1], [*ids, codec.pad]]) == [SAID] * 3
 
 

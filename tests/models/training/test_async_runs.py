@@ -1,4 +1,4 @@
-"""One step of staleness: the engine generates the next round's completions while the learner fits this one's."""
+"""Staleness of one round: the engine generates the next round's completions while the learner fits this round's."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ from models.training.ahead import Ahead
 from tests.support.tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
 from tests.support.tiny_models import each_token, scored
 
-pytestmark = pytest.mark.rotating(of=6)
+pytestmark = pytest.mark.rotating(of=8)
 
 AHEAD = replace(SCHEDULE, staleness=1)
 STILL = OptimiserSettings(learning_rate=0.0)
@@ -44,7 +44,7 @@ def without_times(metrics: Mapping[int, Mapping[str, float]]) -> dict[int, dict[
 
 
 class Observed(TransformersEngine):
-    """Keeps the hash of its weights whenever they are loaded, and before and after it generates."""
+    """An engine that records the hash of its weights at each load, and before and after each generation."""
 
     loaded: ClassVar[list[str]] = []
     before: ClassVar[list[str]] = []
@@ -82,7 +82,7 @@ def test_the_engine_holds_the_weights_of_the_round_before_all_the_while_that_it_
     start: Path, tmp_path: Path
 ) -> None:
     run(start, tmp_path, schedule=replace(AHEAD, checkpoint_every=100), engine=Observed)
-    policies = Observed.loaded  # after 0, 1, ... rounds
+    policies = Observed.loaded  # index n: the weights after n rounds
     assert len(set(policies)) == 7
     assert Observed.before == Observed.after == [policies[0], *policies[:5]]
 
@@ -135,8 +135,8 @@ def test_generation_hides_behind_learning_and_the_stretches_still_make_the_round
         )
         gaps.append(abs(values["seconds/round"] - (stretches - values.get("seconds/hidden", 0.0))))
         assert ("seconds/hidden" in values) == (number < 6)
-    assert median(gaps) < 5e-3  # a busy machine may stop between two stretches of a round
-    assert "speed/generate" not in diary.metrics[6]  # all that it learned from was made in the round before
+    assert median(gaps) < 5e-3  # the median, because a busy machine may pause between two stretches
+    assert "speed/generate" not in diary.metrics[6]  # its completions were all generated during the round before
 
 
 def test_leaving_waits_for_what_is_being_generated() -> None:
@@ -157,7 +157,7 @@ def test_leaving_waits_for_what_is_being_generated() -> None:
 
 
 class Dying(TransformersEngine):
-    """Dies in the third round's generation."""
+    """An engine that fails in the generation of the third round."""
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         if seed == 7 * 1_000_003 + 2:
@@ -173,7 +173,7 @@ def test_an_engine_that_dies_behind_the_learners_back_ends_the_run_with_its_own_
 
 
 def test_a_fit_draws_no_random_number_which_the_engine_beside_it_would_miss() -> None:
-    """vLLM and the learner share torch's global generator: drawn from by both at once, no run could be repeated."""
+    """vLLM and the learner share torch's generator. If both drew at the same time, runs would not be reproducible."""
     learner = new_learner(SCHEDULE)
     base: Any = learner.policy
     learner.policy = with_adapter(base, LoraSettings(rank=4, dropout=0.5), seed=0).train()

@@ -1,4 +1,4 @@
-"""What becomes of a reward that hangs, breaks or gives no number, each test named as the theorem it checks."""
+"""Rewards that hang, raise or return no number: retries, the replacement value, and the end of the run."""
 
 import logging
 import signal
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.method.resources import RunResources
 from models.method.reward import Limits, Reward, TokenReward
 from models.method.rollout import Rollout
 from models.method.slots import Slots
-from models.method.world import World
 from models.training.score import Scoring, failures_of, score
 from tests.support.tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 GOOD = (1.0, 2.0, 3.0, 4.0)
@@ -28,13 +28,13 @@ Answer = Callable[[Sequence[Rollout]], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Scripted(Reward):
-    """Answers call after call as its script says, the last entry for ever."""
+    """A reward whose nth call runs the nth function of the script; further calls run the last one."""
 
     script: tuple[Answer, ...]
     calls: list[int]
     name = "scripted"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         self.calls.append(len(self.calls))
         return self.script[min(len(self.calls), len(self.script)) - 1](rollouts)
 
@@ -88,7 +88,7 @@ def test_a_broken_reward_is_asked_again_and_then_has_the_defined_value_and_is_co
     broken: Answer, values: list[float], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     reward = made(broken)
-    scored = score(make_world(), [reward], ROLLOUTS)
+    scored = score(make_resources(), [reward], ROLLOUTS)
     assert reward.calls == [0, 1]
     assert scored.components["judge"].tolist() == scored.rewards.tolist() == values
     assert scored.watched == {"rewards/judge/failures": values.count(-1.0)}
@@ -99,13 +99,13 @@ def test_a_broken_reward_is_asked_again_and_then_has_the_defined_value_and_is_co
 def test_a_failure_that_passes_leaves_nothing_but_time(caplog: pytest.LogCaptureFixture) -> None:
     for broken in (hangs, throws, one_nan, too_few, text):
         reward = made(broken, good)
-        scored = score(make_world(), [reward], ROLLOUTS)
+        scored = score(make_resources(), [reward], ROLLOUTS)
         assert tuple(scored.rewards.tolist()) == GOOD and scored.watched == {} and reward.calls == [0, 1]
     assert not caplog.records
 
 
 def test_the_values_of_the_best_call_are_taken() -> None:
-    scored = score(make_world(), [made(infinite, one_nan, throws, retries=2)], ROLLOUTS)
+    scored = score(make_resources(), [made(infinite, one_nan, throws, retries=2)], ROLLOUTS)
     assert scored.rewards.tolist() == [1.0, 2.0, -1.0, 4.0]
 
 
@@ -120,7 +120,7 @@ def test_a_second_call_draws_the_random_numbers_that_the_first_would_have() -> N
     seen = []
     for script in ((drawn,), (draws_and_throws, drawn)):
         torch.manual_seed(5)
-        seen.append((score(make_world(), [made(*script)], ROLLOUTS).rewards, torch.rand(1)))
+        seen.append((score(make_resources(), [made(*script)], ROLLOUTS).rewards, torch.rand(1)))
     assert torch.equal(seen[0][0], seen[1][0]) and torch.equal(seen[0][1], seen[1][1])
 
 
@@ -130,7 +130,7 @@ def test_a_recipe_that_is_wrong_stops_at_once() -> None:
 
     reward = made(wrong)
     with pytest.raises(UserError, match="no reward before it is called x"):
-        score(make_world(), [reward], ROLLOUTS)
+        score(make_resources(), [reward], ROLLOUTS)
     assert reward.calls == [0]
 
 
@@ -140,29 +140,29 @@ def test_ctrl_c_is_no_failure_of_a_reward() -> None:
         return good(rollouts)
 
     with pytest.raises(KeyboardInterrupt):
-        score(make_world(), [made(interrupted)], ROLLOUTS)
+        score(make_resources(), [made(interrupted)], ROLLOUTS)
 
 
 def test_a_reward_that_always_fails_stops_the_run_and_one_that_comes_back_does_not() -> None:
     always = Scoring([made(throws, retries=0)])
-    always(make_world(), ROLLOUTS)
+    always(make_resources(), ROLLOUTS)
     with pytest.raises(UserError, match=r"reward judge: no value .* 2 rounds in a row \(ConnectionError: the judge is"):
-        always(make_world(), ROLLOUTS)
+        always(make_resources(), ROLLOUTS)
     returns = Scoring([made(throws, good, throws, good, retries=0)])
     for _ in range(4):
-        returns(make_world(), ROLLOUTS)
-    seldom = Scoring([made(one_nan, retries=0)])  # a quarter of its values, where half may be missing
+        returns(make_resources(), ROLLOUTS)
+    seldom = Scoring([made(one_nan, retries=0)])  # a quarter of the values is missing, half may be
     for _ in range(5):
-        seldom(make_world(), ROLLOUTS)
+        seldom(make_resources(), ROLLOUTS)
 
 
 class Counting(TokenReward):
-    """One for the first token of a completion, two for the second; NaN or a token too few where `broken` says so."""
+    """A token reward of n for the nth token. With `broken`, the second completion has NaN, or a value too few."""
 
     name = "counting"
     broken = ""
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         rows = [torch.arange(1.0, 4.0) for _ in rollouts]
         if self.broken == "short":
             rows[1] = rows[1][:2]
@@ -180,7 +180,7 @@ def test_a_broken_reward_by_token_has_the_defined_value_at_the_last_token(
 ) -> None:
     reward = Counting(limits=Limits(value=-2.0))
     object.__setattr__(reward, "broken", broken)
-    scored = score(make_world(), [reward], LONG)
+    scored = score(make_resources(), [reward], LONG)
     assert scored.token_rewards is not None and scored.token_rewards[1].tolist() == [0.0, 0.0, -2.0]
     assert scored.rewards.tolist() == ([-2.0] * 4 if broken == "short" else [6.0, -2.0, 6.0, 6.0])
     assert scored.watched == {"rewards/counting/failures": failures}
@@ -205,7 +205,9 @@ def test_a_run_whose_reward_breaks_for_a_round_goes_on_and_one_that_is_killed_in
     caplog.set_level(logging.WARNING, "rewardflow.rewards")
 
     def slots(first_round: int) -> Slots:
-        """Rewards that fail in the third round of the run, whose first round here is `first_round`."""
+        """Make slots with a reward that fails in the third round of the run, for a process that starts after
+        `first_round`.
+        """
         script = [good] * 6
         script[2] = throws
         return replace(SLOTS, rewards=[*SLOTS.rewards, made(*script[first_round:], retries=0)])

@@ -1,4 +1,4 @@
-"""What must be true of the models that the loop begins with, each test named as the theorem it checks."""
+"""The models that the loop starts with: references next to an adapter, and the precision of references."""
 
 from pathlib import Path
 from typing import Any

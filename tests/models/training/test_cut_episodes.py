@@ -1,6 +1,7 @@
-"""Episodes that are cut into several sequences: what a template that cannot be continued asks for.
+"""Episodes that are cut into several sequences, as is necessary if a chat template cannot be continued.
 
-The episode as one sequence is the reference; cut, each of its turns is a sequence behind all that stood before it.
+The uncut episode is the reference for gradients, advantages and fits. In a cut episode, each turn is a sequence whose
+prompt contains everything before that turn.
 """
 
 import copy
@@ -43,12 +44,12 @@ from models.reward_models.critic.fit import critic_of
 from models.reward_models.critic.model import new_critic
 from models.reward_models.critic.settings import CriticSettings
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 IDS = [(4, 5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 8, 9), (9, 3, 3, 5, 4, 4, 8), (6, 6, 5)]
 TURNS = [((0, 2), (3, 5), (7, 8)), ((0, 1), (4, 5)), ((1, 3), (5, 7)), ((0, 3),)]
-"""First token of each turn, and the one behind its last; between them the environment writes."""
+"""The first token of each turn, and the token after its last. The environment writes the tokens between the turns."""
 GROUPS = [0, 0, 1, 1]
 WORTH = [1.0, 0.25, -0.5, 0.5]
 PROMPT = (7, 3)
@@ -56,7 +57,7 @@ KINDS = parts("objective")
 
 
 def whole() -> list[Rollout]:
-    """Two episodes of each of two problems, with log-probs of an engine that is a little off."""
+    """Make two episodes for each of two problems. The log-probs of the engine differ from those of the policy."""
     rollouts = []
     for ids, places, group in zip(IDS, TURNS, GROUPS, strict=True):
         off = torch.linspace(-2.5, -1.0, len(ids), dtype=torch.float64)
@@ -69,7 +70,7 @@ def whole() -> list[Rollout]:
 
 
 def cut_after_each_turn(episode: Rollout) -> Rollout:
-    """The episode as a sequence a turn."""
+    """Return the episode with one sequence per turn."""
     made, behaviour = [], episode.behaviour_log_probs
     assert behaviour is not None
     for turn in episode.episode.turns:
@@ -95,7 +96,7 @@ def cut() -> list[Rollout]:
 
 
 def of_the_policy(rows: list[Tensor], rollouts: list[Rollout]) -> Tensor:
-    """Values at the tokens that the policy wrote, which are the same tokens however an episode is cut."""
+    """Return the values at the tokens that the policy wrote. These tokens do not depend on how an episode is cut."""
     return torch.cat([row[torch.tensor(rollout.written)] for row, rollout in zip(rows, rollouts, strict=True)])
 
 
@@ -114,7 +115,7 @@ def scored(rollouts: list[Rollout]) -> Scored:
 
 
 def advantages(rollouts: list[Rollout]) -> list[Tensor]:
-    """Another one for every turn."""
+    """Make a different advantage for every turn."""
     rows = []
     for number, rollout in enumerate(rollouts):
         row = torch.zeros(len(rollout.completion), dtype=torch.float64)
@@ -151,7 +152,7 @@ def assert_the_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> N
 def objective_of(name: str) -> Objective:
     kind: Any = KINDS[name]
     settings: dict[str, float] = {"kl": 0.1} if "kl" in {field.name for field in fields(kind)} else {}
-    if name == "top_entropy":  # what its default parts here are two first tokens, whose entropies are equal
+    if name == "top_entropy":  # the default share would separate first tokens of equal entropy
         settings["share"] = 0.4
     objective: Objective = kind(**settings)
     return objective
@@ -186,8 +187,8 @@ SETTINGS = CriticSettings(optimiser=STEP, epochs=2)
 def test_cutting_an_episode_changes_no_advantage(advantage: Advantage) -> None:
     rows = []
     for rollouts in (whole(), cut()):
-        world = make_world(learner=learner_of())
-        rows.append(of_the_policy(list(advantage(world, scored(rollouts)).tokens), rollouts))
+        resources = make_resources(learner=learner_of())
+        rows.append(of_the_policy(list(advantage(resources, scored(rollouts)).tokens), rollouts))
     assert bool(rows[0].any())
     torch.testing.assert_close(rows[1], rows[0], rtol=0, atol=1e-12)
 
@@ -205,10 +206,10 @@ def test_cutting_an_episode_changes_neither_a_critics_values_and_advantages_nor_
         critic = critic_of(learner.companions[part.companion])
         with torch.no_grad():
             critic.head.weight.normal_()
-        world = make_world(learner=learner, token_budget=32 if rollouts[0].episode.parts else 4096)
+        resources = make_resources(learner=learner, token_budget=32 if rollouts[0].episode.parts else 4096)
         given = scored(rollouts)
-        signal = part(world, given)
-        part.learn(world, given, signal, 0)
+        signal = part(resources, given)
+        part.learn(resources, given, signal, 0)
         values = of_the_policy(list(signal.values), rollouts)
         seen.append(torch.cat([of_the_policy(list(signal.tokens), rollouts), values]))
         fitted.append({name: value.detach().clone() for name, value in critic.named_parameters()})

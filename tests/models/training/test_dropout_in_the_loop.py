@@ -1,4 +1,4 @@
-"""Old and new log-probs are read in one mode: what has not moved shows no step, whatever dropout the policy has."""
+"""Old and new log-probs are read in the same mode, so dropout in an unchanged policy causes no difference."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, -0.25], dtype=torch.float64)
 
 
 def dropping_learner() -> Learner:
-    """A policy whose adapter drops a fifth of what it reads, and whose adapter matters."""
+    """Make a learner whose adapter has a dropout of 0.2, and weights that change the output."""
     policy = with_adapter(tiny_policy(), LoraSettings(rank=4, dropout=0.2), seed=0).double().train()
     with torch.no_grad():
         for name, parameter in policy.named_parameters():
@@ -36,7 +36,7 @@ def test_at_step_size_zero_nothing_is_clipped_though_the_adapter_has_dropout(epo
 
 def test_at_step_size_zero_the_divergence_from_where_the_round_began_is_zero() -> None:
     learner = dropping_learner()
-    learner.adapter_off = lambda: torch.no_grad()  # the reference is the whole policy, as it stands
+    learner.adapter_off = lambda: torch.no_grad()  # the reference includes the adapter
     schedule = ScheduleSettings(rounds=1, epochs=3, optimiser=OptimiserSettings(learning_rate=0.0))
     chosen = scored([0.0] * 5, [2, 3], sequences=SEQUENCES)
     seen = fit_round(learner, Grpo(kl=0.1), chosen, each_token(ADVANTAGE, chosen), schedule, longest=8)

@@ -1,4 +1,4 @@
-"""Which groups a round may take where none may grow too old. Each test is named as the theorem that it checks."""
+"""The choice of groups for a round if groups have a maximum age: every group is taken once, and none too late."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -9,13 +9,13 @@ from models.training.due import taken_in_time
 
 
 def test_hand_computed_choices() -> None:
-    # what ended first is taken, where nothing is due yet
+    # Nothing is due yet, so the groups that ended first are taken.
     assert taken_in_time([5, 5, 5], [5, 5, 5, 5], number=3, prompts=2) == [0, 1]
-    # three are due by the round after, of which one round can take two: one has to come now, the fresh one waits
+    # Three groups are due by the next round, and a round can take two. So one is taken now, and the fresh one waits.
     assert taken_in_time([6, 6, 4], [6, 6, 4, 4, 4], number=3, prompts=2) == [0, 2]
-    # one is due now and has not ended
+    # One group is due now and has not ended.
     assert taken_in_time([6, 6, 6], [6, 6, 6, 3], number=3, prompts=2) is None
-    # too few have ended
+    # Too few groups have ended.
     assert taken_in_time([5], [5, 5], number=3, prompts=2) is None
 
 
@@ -23,13 +23,16 @@ Rule = Callable[[Sequence[int], Sequence[int], int, int], list[int] | None]
 
 
 def as_they_end(ended: Sequence[int], under_way: Sequence[int], number: int, prompts: int) -> list[int] | None:
-    """What a round takes that does not look at ages."""
+    """Choose the groups for a round without regard to their age."""
     return list(range(prompts)) if len(ended) >= prompts else None
 
 
 def rounds_late(rule: Rule, age: int, seed: int) -> list[int]:
-    """Rounds that each group is taken after it was due; negative before, [groups]. Groups begin in any round after they
-    were asked for, and end in the order that is worst: what is due last always ends first."""
+    """Return by how many rounds each group is taken too late, [groups]; negative: early.
+
+    A group begins in any round after it was requested. Groups end in the worst order: the group that is due last always
+    ends first.
+    """
     draw = random.Random(seed)
     prompts, rounds = draw.randint(1, 5), 40
     asked = 0

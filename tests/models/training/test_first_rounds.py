@@ -1,4 +1,4 @@
-"""Settings under which nothing is learned are named after the first rounds."""
+"""Warnings after the first rounds name the settings because of which nothing is learned."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_flat_groups_name_data_and_temperature() -> None:
 
 
 def test_rounds_without_a_selected_completion_are_warned_of_although_their_total_rewards_spread() -> None:
-    """The recipe `grpo` selects by the verifier; the reward model next to it gives every completion another reward."""
+    """The recipe `grpo` selects by the verifier, while the reward model gives every completion another reward."""
     rounds = [{"reward/total": 0.1, "rollouts/flat_share": 0.0, "rollouts/trained_share": 0.0}] * 2
     (line,) = lines(rounds, "grpo")
     assert "no completion was selected (select drop_flat) (mean rewards 0.1 and 0.1)" in line

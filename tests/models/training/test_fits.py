@@ -1,4 +1,4 @@
-"""What must be true of the fits before a training that several processes make together: they are those of one."""
+"""Fits before a training by several processes: they give the same model as a fit by one process."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def weights_in(folder: Path) -> dict[str, Tensor]:
 
 
 def held_together(make: Any, fit_in: Any, start: Path, tmp_path: Path) -> tuple[Any, Any]:
-    """What a fit measures alone and by two, whose models are the same but for rounding."""
+    """Fit with one process and with two, check that the models agree, and return what each fit measured."""
     (tmp_path / "1").mkdir()
     (tmp_path / "2").mkdir()
     alone, heard = made(ALONE, make, fit_in(start, tmp_path / "1"))

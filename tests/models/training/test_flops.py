@@ -1,4 +1,4 @@
-"""The arithmetic of an update, counted by hand and by torch's own counter."""
+"""The number of operations of an update, compared with a count by hand and with torch's counter."""
 
 import pytest
 import torch
@@ -12,10 +12,10 @@ from tests.support.device_here import DEVICE
 from tests.support.tiny_models import scored, tiny_policy
 
 GROUPS = [Group(3, (2, 1)), Group(1, (4,))]
-"""11 tokens, 7 of them of completions. Keys seen: 6 + (4 + 5) + 4 and 1 + (2 + 3 + 4 + 5), 34 together."""
+"""There are 11 tokens, 7 of them in completions. The keys are 6 + (4 + 5) + 4 and 1 + (2 + 3 + 4 + 5), in total 34."""
 
 # tiny_policy: hidden 64, 2 layers, 2 heads of 32, 1 key-value head, feed-forward 64, vocabulary 24.
-LAYER = 64 * 64 + 2 * 64 * 32 + 64 * 64 + 3 * 64 * 64  # q, k and v, o, gate and up and down
+LAYER = 64 * 64 + 2 * 64 * 32 + 64 * 64 + 3 * 64 * 64  # q; k and v; o; gate, up and down
 HEAD = 24 * 64
 ATTENTION = 2 * 4 * 64 * 34  # layers, operations, heads x size, keys
 
@@ -44,7 +44,7 @@ def test_torch_counts_the_same_matrix_products() -> None:
     products = counted.get_flop_counts()["Global"][torch.ops.aten.mm]
     group = [Group(3, (2,))]
     attention = update_flops(shapes_of(model), group) - products
-    assert attention == 3 * 2 * 4 * 64 * 15  # torch counts attention apart, and without the causal mask
+    assert attention == 3 * 2 * 4 * 64 * 15  # torch counts attention separately, without the causal mask
 
 
 def test_a_shared_prompt_is_counted_once() -> None:

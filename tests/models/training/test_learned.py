@@ -1,4 +1,4 @@
-"""A run in which no round changed the weights says so and why; one that learned says nothing."""
+"""A run in which no round changed the weights is reported, with the reasons."""
 
 import pytest
 

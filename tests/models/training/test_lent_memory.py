@@ -1,4 +1,4 @@
-"""What engine and reference give up while nobody asks them changes no weight, each test named as the theorem."""
+"""Memory that engine and reference release while they are not in use: the run's weights stay the same."""
 
 import functools
 from collections.abc import Iterable
@@ -37,14 +37,14 @@ def numbers(model: nn.Module) -> int:
 
 
 def steady(values: dict[str, float]) -> dict[str, float]:
-    """What no clock decides."""
+    """Return the metrics that do not depend on time."""
     return {
         key: value for key, value in values.items() if key.startswith(("policy/", "reward/", "rollouts/", "engine/"))
     }
 
 
 class Noting(TransformersEngine):
-    """Tells what it held whenever weights were handed over."""
+    """An engine that records how many weights it has at each load."""
 
     def __init__(self, folder: Path, settings: EngineSettings, *, end: int) -> None:
         super().__init__(folder, replace(settings, sleep=True), end=end)
@@ -88,7 +88,7 @@ def test_weights_that_wake_an_engine_are_all_that_it_knows_also_behind_a_restart
     engine, fresh = Restarting(start_engine, torch.float32), start_engine()
     for other in (tiny_policy(torch.float32, seed=3), tiny_policy(torch.float32, seed=4)):
         engine.sleep()
-        engine.sleep()  # twice is once
+        engine.sleep()  # a second call has no effect
         assert isinstance(engine.engine, TransformersEngine) and numbers(engine.engine.model) == 0
         engine.load(other.state_dict().items())
         fresh.load(other.state_dict().items())
@@ -129,7 +129,8 @@ def test_a_reference_that_waits_elsewhere_is_read_to_the_same_bits(start: Path, 
 
     learner.offloaded = Fetched(learner.reference, DEVICE)
     away, also = run(start, tmp_path / "away", learner=learner)
-    assert same_weights(beside, away) and len(read) == 1 + SCHEDULE.rounds  # once a round, and when it left
+    # The reference returns once a round, and once when it was moved away.
+    assert same_weights(beside, away) and len(read) == 1 + SCHEDULE.rounds
     assert [values["policy/kl"] for values in spoke.metrics.values()] == [
         values["policy/kl"] for values in also.metrics.values()
     ]

@@ -1,4 +1,4 @@
-"""A curriculum of levels: what comes when, and that it reaches what uniform sampling does not."""
+"""A curriculum by level: the order of levels, and it reaches a level that uniform sampling does not."""
 
 from collections import Counter
 
@@ -45,14 +45,14 @@ HIGHEST, SAMPLES, ROUNDS = 8, 8, 100
 PROBLEMS = [
     Problem(f"{level}/{number}", "", level=level) for level in range(1, HIGHEST + 1) for number in range(3**level)
 ]
-"""The more sub-goals, the more tasks there are."""
+"""A higher level, with more sub-goals, has more problems."""
 
 
 def reached(way: str, seed: int) -> list[float]:
-    """Chance of each level's goal after a training: level n is n choices of four in a row, all right.
+    """Return the chance of each level's goal after a training.
 
-    REINFORCE over a table of choices that the levels share, as forms with more fields share those of fewer; the reward
-    is the goal's alone.
+    A problem of level n needs n right choices of four. REINFORCE trains a table of choices that the levels share, as
+    forms with more fields share the fields of smaller ones. Only the goal is rewarded.
     """
     generator = torch.Generator().manual_seed(seed)
     logits = torch.zeros(HIGHEST, 4, dtype=torch.float64)

@@ -1,6 +1,6 @@
-"""What must be true of a training that several processes make together, each test named as the theorem it checks.
+"""Training by several processes: the result equals that of one process, and a killed training resumes.
 
-The processes are real, on this machine and through gloo; the engine and the checkpoints are, too.
+The processes run on this machine and communicate through gloo; the engine and the checkpoints are real, too.
 """
 
 from contextlib import nullcontext
@@ -32,18 +32,17 @@ from models.training.watchers import Watchers
 from tests.support.device_here import OF_A_PROCESSOR
 from tests.support.rank_group import on_ranks
 from tests.support.tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, save_start
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
-pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=5)]
+pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=8)]
 
 Weights = dict[str, Tensor]
 SMALL_STEPS = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))
-"""The step size of most recipes. AdamW turns the last digit of a small gradient into a share of it, as it does where
-one process cuts its rows in another way."""
+"""A small step size, as in many recipes: AdamW can turn a rounding error of a small gradient into part of a step."""
 
 
 class Killed(Exception):
-    """What ends a training in these tests."""
+    """An exception that ends a training."""
 
 
 def train(
@@ -55,15 +54,15 @@ def train(
     schedule: ScheduleSettings = SMALL_STEPS,
     slots: Slots = SLOTS,
 ) -> tuple[Weights, Diary]:
-    """One run of the loop. Returns the policy's weights, whole, and what this rank told."""
-    torch.manual_seed(12345 + ranks.number)  # what other code left in the generator must not matter
+    """Run the loop once. Return the weights of the policy, whole, and the diary of this rank."""
+    torch.manual_seed(12345 + ranks.number)  # the state of the global generator must not matter
     learner, diary = new_learner(schedule, lora), Diary({}, {}, [])
     shard(learner.policy, ranks, learner.optimiser)
     if learner.reference is not None:
         shard(learner.reference, ranks)
     engine: Any = TransformersEngine(start, EngineSettings(precision="float32"), end=END) if ranks.first else None
     if ranks.count > 1:
-        engine = FirstRankEngine(engine, ranks.apart())
+        engine = FirstRankEngine(engine, ranks.separate_group())
 
     def proceed() -> None:
         if killed_in is not None and len(diary.metrics) and max(diary.metrics) == killed_in:
@@ -71,7 +70,7 @@ def train(
 
     watchers = replace(diary.watchers(), proceed=proceed)
     try:
-        run_loop(make_world(engine, learner=learner), slots, schedule, PROBLEMS, checkpoints, watchers)
+        run_loop(make_resources(engine, learner=learner), slots, schedule, PROBLEMS, checkpoints, watchers)
     except RuntimeError as error:
         assert killed_in is not None and "Killed" in str(error), error
     except Killed:
@@ -93,7 +92,7 @@ def run(count: int, *given: Any) -> list[tuple[Weights, Diary]]:
 
 
 def train_and_save(ranks: Ranks, start: Path, folder: Path) -> None:
-    """Train a policy within the mask of a lagged one, which is exported with it."""
+    """Train a policy with the mask of a lagged one, and export both."""
     slots = replace(
         SLOTS,
         rollouts=Masked(prompts=4, group_size=4, max_tokens=5, mask_top_p=0.9),
@@ -116,7 +115,7 @@ THOROUGH = pytest.mark.thorough
 
 @THOROUGH
 def test_several_ranks_export_what_one_exports(start: Path, tmp_path: Path) -> None:
-    """The policy and its lagged reference, which each rank holds a part of, are written whole."""
+    """Each rank has a part of the policy and of its lagged reference; both are exported whole."""
     train_and_save(ALONE, start, tmp_path / "one")
     on_ranks(2, train_and_save, start, tmp_path / "two")
     for place in (Path("policy"), Path("policy") / MASK):

@@ -1,4 +1,4 @@
-"""What must be true of whole runs of the loop, each test named as the theorem it checks."""
+"""Whole runs of the loop: resumed runs have equal weights, the canary finds other weights, and metrics are complete."""
 
 import math
 import shutil
@@ -39,7 +39,7 @@ from tests.support.tiny_loops import (
 )
 from tests.support.tiny_models import tiny_policy
 
-pytestmark = pytest.mark.rotating(of=6)
+pytestmark = pytest.mark.rotating(of=8)
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +99,13 @@ def test_the_seed_decides_the_run(start: Path, tmp_path: Path) -> None:
 
 
 class Deaf(TransformersEngine):
-    """Takes no weights, keeps its own, and says nothing."""
+    """An engine that ignores the weights it gets, and keeps its own without an error."""
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         list(weights)
 
     def sleep(self) -> None:
-        """Gives nothing up, also where the memory is the learner's too: it would have no weights after it."""
+        """Keep the weights, even if learner and engine share memory: after a sleep the engine would have none."""
 
 
 def test_the_canary_names_the_round_in_which_a_hand_over_did_nothing(start: Path, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_engine_in_bfloat16_beside_a_learner_in_float32_is_judged_by_the_coar
     _, diary = run(start, tmp_path, schedule=replace(SCHEDULE, rounds=2), engine=rounding)
     gap = max(values["engine/canary_gap"] for values in diary.metrics.values())
     assert TOLERANCE[None] < gap < TOLERANCE[torch.bfloat16]
-    with pytest.raises(UserError, match=r"tolerance 0\.0\)"):  # zero is a tolerance too, not the lack of one
+    with pytest.raises(UserError, match=r"tolerance 0\.0\)"):  # zero is a tolerance, not a missing value
         run(start, tmp_path / "strict", schedule=replace(SCHEDULE, canary_tolerance=0.0), engine=rounding)
 
 
@@ -141,7 +141,7 @@ def test_the_canary_takes_the_mean_over_tokens_and_the_farthest_engine_of_severa
     policys, _ = completion_log_probs(policy, tokens)
 
     class Off:
-        """Scores as the policy does, but for what is added to each token."""
+        """An engine whose log-probs are those of the policy plus a given value per token."""
 
         def __init__(self, *added: tuple[float, ...]) -> None:
             self.added = added

@@ -1,4 +1,4 @@
-"""What a round is said to have cost: nothing is lost between the stretches, and no speed is made up."""
+"""Time and speed of a round: every second belongs to one stretch, and speeds are reported only for work done."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """A clock that is moved by hand: `moved(3)` lets three seconds pass."""
+    """Replace the clock by one that is moved by hand: `moved(3)` lets three seconds pass."""
     now = [100.0]
     monkeypatch.setattr("models.training.clock.time.perf_counter", lambda: now[0])
 
@@ -96,7 +96,7 @@ def test_the_forward_passes_of_reference_and_old_policy_are_part_of_a_rounds_wor
 
 def test_every_round_of_a_run_says_where_its_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = SimpleNamespace(perf_counter=time.thread_time)
-    monkeypatch.setattr(clock, "time", own)  # what others do on the machine meanwhile is no stretch
+    monkeypatch.setattr(clock, "time", own)  # time of this thread, so that other work on the machine does not count
     _, diary = run(save_start(tmp_path / "policy"), tmp_path / "checkpoints")
     for values in diary.metrics.values():
         stretches = sum(values[f"seconds/{stage}"] for stage in STAGES)

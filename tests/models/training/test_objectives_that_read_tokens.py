@@ -1,4 +1,4 @@
-"""A loss of pairs that is given the log-prob of each token: it reads the right ones, however the round is cut."""
+"""A pairwise loss that uses the log-prob of each token: it uses the right tokens, however the round is cut."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tests.support.device_here import DEVICE
 from tests.support.tiny_models import COMPLETIONS, each_token, plain_log_probs, scored, tiny_policy
 
 PAIRS = Sequences([[3, 4, 5]] * 2 + [[6]] * 2, COMPLETIONS[:4])
-"""Answers of 2 and 4 tokens, and of 1 and 6."""
+"""Two pairs of answers: of 2 and 4 tokens, and of 1 and 6 tokens."""
 
 
 @pytest.mark.parametrize("budget", [14, 10**6])

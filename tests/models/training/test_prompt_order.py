@@ -1,4 +1,4 @@
-"""In which order prompts are visited has nothing to do with what is sampled for them."""
+"""The order of prompts is drawn independently of the samples of a round."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What must be true of the demonstrations that a warm start learns from, each test named as the theorem it checks."""
+"""Demonstrations for a warm start: selection of right ones, further copies with a context, and limits of length."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from models.sandbox.settings import SandboxSettings
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from models.training.read_demonstrations import demonstrations
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 PROMPT = 'def f(x):\n    """One more than x."""\n'
 RIGHT, WRONG = "1 + 2 = 3 ; #### 3", "1 + 2 = 4 ; #### 4"
@@ -44,7 +44,7 @@ def test_only_those_that_state_the_true_answer_are_shown_where_the_recipe_wants_
 
 
 def test_where_tests_are_run_only_programs_that_pass_those_of_their_problem_are_right(tmp_path: Path) -> None:
-    """Whatever answer they state; a demonstration whose problem has no tests is not right, as in evaluations."""
+    """The stated answer does not count. A demonstration whose problem has no tests is not right, as in evaluations."""
     tests = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(4) == 5\n"
     problem = {"id": "p", "prompt": PROMPT, "answer": "", "level": 1, "tests": tests, "entry_point": "f"}
     write_rows(tmp_path / file_name("problems", "train"), [problem], arrow_schema("problems"))

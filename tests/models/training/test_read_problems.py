@@ -1,4 +1,4 @@
-"""What must be true of the prompts that a recipe's source reads, each test named as the theorem it checks."""
+"""Prompts that the source of a recipe reads: known answers, limits of length, and log-probs of the reference."""
 
 import copy
 from pathlib import Path
@@ -37,7 +37,7 @@ def problem(number: int, prompt: str, answer: str) -> Any:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Three problems; demonstrations of two of them, one flawed; two preferences of the same prompt."""
+    """Write three problems, three demonstrations for two of them, one flawed, and two preferences of one prompt."""
     problems = [problem(1, "1 + 2 =", "3"), problem(2, "4 + 5 =", "9"), problem(3, "7 =", "7")]
     shown = [("p1", "1 + 2 =", "3", "none"), ("p1", "1 + 2 =", "4", "slip"), ("p2", "4 + 5 =", "9 " * 30, "none")]
     demonstrations = [
@@ -74,7 +74,7 @@ def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_s
 
 def test_an_answer_longer_than_a_completion_may_be_is_left_out(data: Path) -> None:
     problems = read_prompts(data, CODEC, recipe("rollouts.reads=demonstrations", "objective.name=weighted_likelihood"))
-    assert [problem.id for problem in problems] == ["p1"]  # that of p2 has thirty words
+    assert [problem.id for problem in problems] == ["p1"]  # the demonstration of p2 has thirty words
 
 
 def test_every_preference_is_a_prompt_of_its_own_and_the_flaw_is_the_worse_answers(data: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_reference_that_moves_is_read_again_every_round(data: Path, tmp_path: 
 def test_a_prompt_is_taken_only_if_the_policy_has_room_for_what_the_source_adds(
     data: Path, overrides: Any, added: int
 ) -> None:
-    """Prompts of 4 tokens, completions of 2: all there is fits into 6 + added, and nothing into one less."""
+    """Prompts have 4 tokens, completions 2: the longest prompts need 6 + `added` positions."""
     overrides = ["select=[{name: all}]", "objective={name: weighted_likelihood}", *overrides, "evaluation.max_tokens=2"]
 
     def read(positions: int) -> Any:
@@ -153,7 +153,7 @@ def test_a_prompt_is_taken_only_if_the_policy_has_room_for_what_the_source_adds(
 
 
 def read_or_none(read: Any, positions: int) -> Any:
-    """What is read; nothing where that is refused by the line that names the keys."""
+    """Return what `read` returns, or nothing if it refuses with an error that names the keys."""
     try:
         return read(positions)
     except UserError as error:
@@ -172,7 +172,7 @@ def test_an_engine_holds_the_longer_prompts_that_a_source_makes_of_those_of_a_ba
 
 
 def test_the_evaluations_longest_completion_changes_no_training_prompt(data: Path) -> None:
-    long = "evaluation.max_tokens=63"  # of 64 positions: no prompt would be left
+    long = "evaluation.max_tokens=63"  # as an evaluation's limit it leaves 1 of 64 positions, so no prompt would fit
     short = read_prompts(data, CODEC, problems_of())
     assert len(short) == 3 and contents(read_prompts(data, CODEC, problems_of(long))) == contents(short)
     with pytest.raises(UserError, match="leaves room for 63 tokens"):
@@ -180,7 +180,7 @@ def test_the_evaluations_longest_completion_changes_no_training_prompt(data: Pat
         read_problems(data, CODEC, "gate", problems_of(long))
     of_pairs, with_long = (contents(read_prompts(data, CODEC, made)) for made in (recipe(), recipe(long)))
     assert of_pairs == with_long
-    given = ("policy.base=some/model", "validation.max_tokens=3")  # every prompt of the data is longer
+    given = ("policy.base=some/model", "validation.max_tokens=3")  # every prompt that is read is longer
     for more in ((), ("evaluation.max_tokens=60",)):
         with pytest.raises(UserError, match="leaves room"):
             read_prompts(data, CODEC, recipe(*given, *more))

@@ -1,4 +1,4 @@
-"""Further prompts in place of those without signal: what is drawn, counted and resumed."""
+"""Further prompts that replace prompts without signal: which are sampled, how they count, and resumed runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from models.base.errors import UserError
 from models.method import tally as tallies
 from models.method.curriculum import further_prompts
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.method.tally import Tally
-from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.parts.select.drop_flat import DropFlat
 from models.recipes.comparison import contenders
@@ -24,7 +24,7 @@ from models.recipes.load import load_recipe
 from models.training.gather import RoundCompletions, gather
 from models.training.score import Scoring
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +34,12 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Scripted(Sample):
-    """Two completions of every prompt, one token each; which prompts were asked for, and with which seed, is kept."""
+    """A source of two completions per prompt, one token each, that records the prompts and the seed of each call."""
 
     name = "scripted"
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        ASKED.append(([problem.id for problem in problems], world.seed))
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        ASKED.append(([problem.id for problem in problems], resources.seed))
         return [
             Rollout(problem, group, (5 + member,), torch.zeros(1), "", True)
             for group, problem in enumerate(problems)
@@ -49,12 +49,12 @@ class Scripted(Sample):
 
 @dataclass(frozen=True, kw_only=True)
 class Spreads(Reward):
-    """The completions of some prompts differ, those of all others are worth the same."""
+    """A reward that differs between the completions of the prompts `ids`, and is equal for all others."""
 
     name = "spreads"
     ids: tuple[str, ...] = ()
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor(
             [float(rollout.problem.id in self.ids and rollout.completion[0] == 6) for rollout in rollouts]
         )
@@ -64,7 +64,7 @@ ASKED: list[tuple[list[str], int]] = []
 
 
 class Quiet:
-    """A meter that keeps what it was told."""
+    """A meter that only counts the completions of further draws."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -82,10 +82,10 @@ def gathered(
     ASKED.clear()
     source = Scripted(prompts=prompts)
     slots = replace(SLOTS, rollouts=source, rewards=[Spreads(ids=spreading)], select=[DropFlat(refills=refills)])
-    world = make_world(seed=3)
+    resources = make_resources(seed=3)
     meter: Any = Quiet()
-    first = source(world, PROBLEMS[:prompts], number)
-    return gather(world, slots, Scoring(slots.rewards), PROBLEMS, first, number, meter), meter
+    first = source(resources, PROBLEMS[:prompts], number)
+    return gather(resources, slots, Scoring(slots.rewards), PROBLEMS, first, number, meter), meter
 
 
 def test_without_refills_what_is_missing_stays_missing() -> None:
@@ -98,11 +98,11 @@ def test_as_many_prompts_as_are_missing_are_drawn_until_the_round_is_full() -> N
     actual, meter = gathered(("p1", "p4", "p5"), refills=9)
     assert {rollout.problem.id for rollout in actual.chosen.rollouts} == {"p1", "p4", "p5"}
     asked = [ids for ids, _ in ASKED]
-    assert len(asked[1]) == 2 and all(len(ids) <= 2 for ids in asked[1:])  # two of three were missing
+    assert len(asked[1]) == 2 and all(len(ids) <= 2 for ids in asked[1:])  # of three prompts, two had no signal
     everything = [name for ids in asked for name in ids]
-    assert len(set(everything)) == len(everything)  # no prompt twice in a round
+    assert len(set(everything)) == len(everything)  # no prompt occurs twice in a round
     assert len(actual.scored.rollouts) == 2 * len(everything) and meter.made == 2 * len(everything) - 6
-    assert actual.draws == len(ASKED) - 1 == len({seed for _, seed in ASKED}) - 1  # every draw has a seed of its own
+    assert actual.draws == len(ASKED) - 1 == len({seed for _, seed in ASKED}) - 1  # every draw has a different seed
 
 
 def test_completions_of_one_prompt_stay_one_group_and_those_of_two_draws_are_two() -> None:
@@ -118,7 +118,7 @@ def test_completions_of_one_prompt_stay_one_group_and_those_of_two_draws_are_two
 def test_the_limit_ends_it_and_so_does_the_end_of_the_data() -> None:
     actual, _ = gathered((), refills=1)
     assert actual.draws == 1 and len(actual.chosen.rollouts) == 0 and len(actual.scored.rollouts) == 12
-    actual, _ = gathered(("p3",), refills=1000)  # six problems in all
+    actual, _ = gathered(("p3",), refills=1000)  # there are six problems
     assert {rollout.problem.id for rollout in actual.scored.rollouts} == {problem.id for problem in PROBLEMS}
     assert {rollout.problem.id for rollout in actual.chosen.rollouts} == {"p3"} and actual.draws <= 3
 
@@ -143,7 +143,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_in
     run(start, tmp_path / "killed", schedule=schedule, slots=REFILLED, killed_in=5)
     resumed, after = run(start, tmp_path / "killed", schedule=schedule, slots=REFILLED)
     assert after.resumed == [4] and same_weights(whole, resumed)
-    assert sum(values["rollouts/draws"] for values in diary.metrics.values()) > 0  # it did refill
+    assert sum(values["rollouts/draws"] for values in diary.metrics.values()) > 0  # the run did refill
     assert whole.tally == resumed.tally
     drawn = [values["rollouts/completions"] for values in diary.metrics.values()]
     assert whole.tally.completions == sum(drawn) > 6 * 16 and set(drawn) != {16}
@@ -188,11 +188,11 @@ def test_a_comparison_counts_every_draw_against_the_budget() -> None:
 
 
 class Away(Reward):
-    """Gives no value for any completion."""
+    """A reward without a value for any completion."""
 
     name = "away"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.full((len(rollouts),), torch.nan)
 
 
@@ -201,6 +201,6 @@ def test_a_reward_that_is_away_makes_every_prompt_flat_and_no_further_ones_are_d
     source = Scripted(prompts=3)
     meter: Any = Quiet()
     slots = replace(SLOTS, rollouts=source, rewards=[Away()], select=[DropFlat(refills=9)])
-    world = make_world(seed=3)
-    gathered = gather(world, slots, Scoring(slots.rewards), PROBLEMS, source(world, PROBLEMS[:3], 0), 0, meter)
+    resources = make_resources(seed=3)
+    gathered = gather(resources, slots, Scoring(slots.rewards), PROBLEMS, source(resources, PROBLEMS[:3], 0), 0, meter)
     assert gathered.draws == 0 and len(ASKED) == 1 and gathered.scored.watched == {"rewards/away/failures": 6.0}

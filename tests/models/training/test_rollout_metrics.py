@@ -1,4 +1,4 @@
-"""What a round's figures are taken over, each test named as the theorem it checks."""
+"""Metrics of a round: which completions they include, the share that is trained on, and the share of flat groups."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.support.tiny_models import scored
 
 
 def round_of(*origins: Origin, untrained: tuple[int, ...] = ()) -> Scored:
-    """Completion i has reward i; those at `untrained` give no signal."""
+    """Make a round in which completion i has reward i. Those at `untrained` have no tokens to train on."""
     plain = scored([float(i) for i in range(len(origins))], [len(origins)])
     plain = replace(plain, components={"verdict": 10 * plain.rewards})
     rollouts = [
@@ -48,8 +48,8 @@ def test_the_share_that_is_trained_on_is_one_of_what_is_meant_to_be_trained_on(k
         ([1.0, 1.0, 0.0, 0.0], [2, 2], 1.0),
         ([1.0, 0.0, 0.0, 0.0], [2, 2], 0.5),
         ([1.0, 0.0, 0.5, 0.7, 0.7], [2, 3], 0.0),
-        ([0.3, 0.1 + 0.2, 0.7, 0.9, 0.9, 0.9], [2, 4], 0.5),  # sums that differ by rounding alone
-        ([1.0, 0.0, 0.0, 0.0], [2, 1, 1], 0.0),  # prompts with one completion are no groups
+        ([0.3, 0.1 + 0.2, 0.7, 0.9, 0.9, 0.9], [2, 4], 0.5),  # sums that differ only by rounding
+        ([1.0, 0.0, 0.0, 0.0], [2, 1, 1], 0.0),  # a prompt with one completion is not a group
     ],
 )
 def test_the_flat_share_is_that_of_prompts_whose_completions_are_worth_the_same(

@@ -1,4 +1,4 @@
-"""Corrections of the engine at work: rounds that were sampled ahead are corrected, fresh ones are left as they are."""
+"""Corrections for stale samples: rounds that were sampled ahead are masked in part, fresh rounds are not masked."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -23,7 +23,7 @@ from models.parts.rollouts.sample import Sample
 from models.parts.rollouts.sample_and_greedy import SampleAndGreedy
 from models.training.row_lengths import require_room
 from tests.support.tiny_loops import PROBLEMS
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 LONG = Problem("a", "", tokens=(3,) * 30)
 
@@ -63,14 +63,14 @@ def test_of_demonstrations_as_many_are_compared_as_the_data_hold_of_one_prompt()
 
 
 CHOSEN, REJECTED = KnownAnswer("chosen", (5, 6, 1), "2 3"), KnownAnswer("rejected", (7, 8, 9, 10, 1), "4 5 6 7", "slip")
-ASKED = replace(PROBLEMS[0], answer="12", known=(CHOSEN, REJECTED))  # 1 + 2 =
+ASKED = replace(PROBLEMS[0], answer="12", known=(CHOSEN, REJECTED))  # the prompt is `1 + 2 =`
 
 
 @pytest.mark.parametrize(
     ("source", "extra"),
     [
         (PrefixSampling(max_tokens=6), 0),
-        (Hindsight(max_tokens=5, bad="; ;", good="= ="), 6),  # 2 + 3 - 1 and 2 + 5, less 5
+        (Hindsight(max_tokens=5, bad="; ;", good="= ="), 6),  # 2 + 3 - 1 and 2 + 5 tokens, of which max_tokens covers 5
         (Explained(max_tokens=6, hint="{prompt} #### {answer} ; ;"), 4),
         (Conditioned(max_tokens=6, reads="preferences", flawed_prompt="; ; {prompt}"), 2),
     ],
@@ -93,7 +93,7 @@ def test_where_nothing_is_said_nothing_is_added() -> None:
 
 def test_no_row_of_a_chain_is_longer_than_was_said() -> None:
     source = Hindsight(max_tokens=5, bad="; ;", good="= =")
-    for number in range(4):  # both orders
-        (chain,) = source(make_world(seed=0), [ASKED], number)
+    for number in range(4):  # enough rounds for both orders
+        (chain,) = source(make_resources(seed=0), [ASKED], number)
         assert len(chain.completion) <= source.max_tokens + source.extra_tokens(CODEC, [ASKED])[0]
         assert len(chain.completion) == 11

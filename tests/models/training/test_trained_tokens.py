@@ -1,4 +1,4 @@
-"""Tokens that are not trained on: no value there changes loss or gradient, and nothing is computed for them."""
+"""Tokens that are not trained on: their values change neither loss nor gradient, and they are not projected."""
 
 import copy
 from dataclasses import fields, replace
@@ -26,7 +26,7 @@ from models.method.scored import Scored
 from models.parts.objective.grpo import Grpo
 from tests.support.device_here import placed
 from tests.support.tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 FLAGS = [
@@ -36,11 +36,11 @@ FLAGS = [
     (True, False, False, True, True, False),
     (False, False, True),
 ]
-"""Which tokens of COMPLETIONS are trained on."""
+"""For each token of COMPLETIONS, whether it is trained on."""
 
 
 def round_of() -> Scored:
-    """Pairs of completions, the last alone left out, with log-probs of an engine that is a little off."""
+    """Make two pairs of completions, without completion 2. The engine's log-probs are too high by 0.05."""
     chosen = scored([1.0, 0.0, 1.0, 0.0], [2, 2], sequences=SEQUENCES.take([0, 1, 3, 4]))
     rows = plain_log_probs(tiny_policy(), SEQUENCES.take([0, 1, 3, 4]))
     flags = [FLAGS[index] for index in (0, 1, 3, 4)]
@@ -66,7 +66,7 @@ def gradient(objective: Objective, chosen: Scored, advantage: list[Tensor]) -> t
 
 
 def every_objective() -> list[tuple[Objective, float]]:
-    """Each with its KL, where it has one, and what stands at tokens that are not trained on."""
+    """Return every objective, with a KL term if it has one, and the value at tokens that are not trained on."""
     cases: list[tuple[Objective, float]] = [(Grpo(kl=0.1), 1e9), (Grpo(kl=0.1), float("inf"))]
     kinds: dict[str, Any] = {**parts("objective")}
     for _, kind in sorted(kinds.items()):
@@ -174,7 +174,7 @@ def test_what_an_environment_wrote_has_log_prob_zero_under_everybody() -> None:
 
 
 def needing(kind: Any) -> dict[str, Any]:
-    """Settings under which an advantage reads all that it can."""
+    """Return settings with which an advantage reads all the data that it can."""
     known = {field.name for field in fields(kind)}
     return {
         **({"kl_in_reward": 0.1} if "kl_in_reward" in known else {}),
@@ -183,8 +183,7 @@ def needing(kind: Any) -> dict[str, Any]:
 
 
 def episodes_of(wrong: float) -> Scored:
-    """Two episodes of each of two prompts whose environment speaks between turns and last; what is known of its tokens
-    is `wrong`."""
+    """Make two episodes for each of two prompts. `wrong` is the log-prob of tokens that the environment wrote."""
     rollouts = []
     for number, ids in enumerate([(5, 6, 7, 8, 9, 4), (6, 7, 8, 3, 4, 5), (3, 9, 9, 4, 6), (20, 19, 18, 17, 16)]):
         turns = (Turn(0, 2), Turn(3, len(ids) - 1))
@@ -226,10 +225,10 @@ def test_no_value_at_a_token_of_the_environment_changes_any_advantage(name: str)
             companion = advantage.accompany(policy)
             assert companion is not None
             learner.companions[advantage.companion] = companion
-        world = make_world(learner=learner)
-        signal = advantage(world, chosen)
+        resources = make_resources(learner=learner)
+        signal = advantage(resources, chosen)
         rows = [row[torch.tensor(r.written)] for row, r in zip(signal.tokens, chosen.rollouts, strict=True)]
-        fitted = advantage.learn(world, chosen, signal, 0) if advantage.companion else {}
+        fitted = advantage.learn(resources, chosen, signal, 0) if advantage.companion else {}
         seen.append((torch.cat(rows), fitted))
     (clean, of_clean), (dirty, of_dirty) = seen
     assert bool(clean.isfinite().all()) and torch.equal(clean, dirty) and of_clean == of_dirty

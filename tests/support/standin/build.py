@@ -1,8 +1,8 @@
-"""Builds `standin.cpp` and gives torch the device that it is: tests of a GPU's code where there is none.
+"""Build of `standin.cpp`, and its registration with torch as a device: tests of code for GPUs without a GPU.
 
-Tensors of the stand-in are the processor's memory, computed by the processor's kernels, but torch takes them for
-another device's. What mixes the two, or reads the wrong one, fails as on a GPU. Needs a C++ compiler, ninja, and torch
-without CUDA: one with it looks for gradients of a device on CUDA alone.
+The tensors of the stand-in are in the processor's memory and are computed by the processor's kernels, but torch treats
+them as tensors of another device. Code that mixes the two devices, or reads the wrong one, fails as on a GPU. The build
+needs a C++ compiler, ninja, and torch without CUDA: torch with CUDA looks for a device's gradients only on CUDA.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 SOURCE = Path(__file__).with_name("standin.cpp")
 TYPE = "hpu"
-"""The device type that it goes by."""
+"""The device type under which the stand-in is registered."""
 COMPILE = (
     "import sys; from torch.utils.cpp_extension import load; "
     "load('standin', [sys.argv[1]], build_directory=sys.argv[2], is_python_module=False, extra_cflags=['-O1'])"
@@ -27,13 +27,13 @@ COMPILE = (
 
 
 def build(folder: Path) -> Path:
-    """The library, made once for a version of torch and of the source.
+    """Return the library. It is built once for each version of torch, Python and the source.
 
     Args:
-        folder: where libraries are kept.
+        folder: folder for the libraries.
 
     Raises:
-        RuntimeError, OSError: it cannot be compiled here, or torch has CUDA.
+        RuntimeError, OSError: the library cannot be compiled here, or torch has CUDA.
     """
     if torch.version.cuda:
         raise RuntimeError(f"torch {torch.__version__} is built for CUDA; the stand-in wants one without")
@@ -41,7 +41,7 @@ def build(folder: Path) -> Path:
     if not made.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            # In a process of its own: what builds it loads it too, which `register` alone is to do.
+            # In a separate process, because the build also loads the library: here, only `register` may load it.
             done = subprocess.run(
                 [sys.executable, "-c", COMPILE, str(SOURCE), place], capture_output=True, text=True, check=False
             )
@@ -52,7 +52,7 @@ def build(folder: Path) -> Path:
 
 
 def register(library: Path) -> torch.device:
-    """Make the stand-in known to this process's torch, once."""
+    """Register the stand-in with torch in this process, once, and return its device."""
     torch.ops.load_library(library)
     if not hasattr(torch, TYPE):
         torch._register_device_module(TYPE, _module())
@@ -60,7 +60,7 @@ def register(library: Path) -> torch.device:
 
 
 def _module() -> types.ModuleType:
-    """What torch asks of a device's module."""
+    """Return a module with the functions that torch calls in a device's module."""
     module = types.ModuleType(f"torch.{TYPE}")
     answers = {
         "is_available": True,

@@ -1,4 +1,4 @@
-"""People are told at least once, in order, and nothing is lost: with real HTTP receivers on loopback."""
+"""Outbox: every message is delivered at least once and in order, tested with real HTTP receivers on loopback."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What must be true of a fine-tuning that learns from a frozen teacher: real loop, teacher's folder and store."""
+"""Fine-tuning with a frozen teacher: the policy approaches it, and its content is part of the step's key."""
 
 import logging
 from contextlib import nullcontext
@@ -34,7 +34,7 @@ schedule: {rounds: 12, checkpoint_every: 4, samples_every: 12, optimiser: {learn
 
 @pytest.fixture
 def inputs(tmp_path, monkeypatch, new_store):
-    """What the task is called with, and a teacher beside the recipe."""
+    """Make the inputs of the task, and a teacher in the folder of the recipe."""
     monkeypatch.chdir(tmp_path)
     new_store(tmp_path / "home")
     (tmp_path / "tiny.yaml").write_text(RECIPE)
@@ -45,7 +45,7 @@ def inputs(tmp_path, monkeypatch, new_store):
 
 
 def fine_tuned(inputs):
-    """The step's result with the teacher that lies there now."""
+    """Return the step's result with the teacher that is in the folder now."""
     sections = step.FineTuneSections(load_recipe("tiny.yaml"))
     given = context(inputs["home"], "fine_tune", "k" * 64, inputs["run"], sections)
     teachers = {"teacher": given_policy("teacher")}

@@ -1,4 +1,4 @@
-"""What must be true of fine-tuning when it is stopped after its last round: real loop, checkpoints and store."""
+"""Fine-tuning step: resumption, records and warnings, tested with the real loop, checkpoints and store."""
 
 import logging
 from contextlib import nullcontext
@@ -28,11 +28,11 @@ schedule: {rounds: 3, checkpoint_every: 1, samples_every: 3}
 
 @pytest.fixture
 def inputs(tmp_path, monkeypatch, new_store):
-    """What the task is called with: clean problems, a warm start that the store knows, and a run of a flow."""
+    """Make the inputs of the task: clean problems, a warm start that is in the store, and a run of a flow."""
     monkeypatch.chdir(tmp_path)
     new_store(tmp_path / "home")
     (tmp_path / "tiny.yaml").write_text(RECIPE)
-    # a task outside a flow: Prefect gives it neither a logger nor the place on the GPU
+    # outside of a flow, Prefect provides neither a logger nor the slot on the GPU
     for module in (step, fitting):
         monkeypatch.setattr(module, "get_run_logger", lambda: logging.getLogger("fine_tune"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
@@ -40,7 +40,7 @@ def inputs(tmp_path, monkeypatch, new_store):
 
 
 def handed(inputs, *overrides):
-    """The step's arguments."""
+    """Return the step's arguments."""
     sections = step.FineTuneSections(load_recipe("tiny.yaml", list(overrides)))
     given = context(inputs["home"], "fine_tune", "k" * 64, inputs["run"], sections)
     return given, inputs["validated"], inputs["warmed"], inputs["rewarded"], {}
@@ -66,7 +66,7 @@ def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_a
 
 
 def test_precision_and_shape_of_the_policy_are_recorded_before_the_first_round(inputs, monkeypatch):
-    """`rewardflow reproduce` fixes the precision of this shape by them."""
+    """`rewardflow reproduce` reads both tags to fix the precision of a model of this shape."""
     given, *rest = handed(inputs)
     seen = []
     monkeypatch.setattr(fitting.interrupt, "raise_again", lambda: seen.append(dict(recorded)))
@@ -87,7 +87,7 @@ def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
 
 
 def test_a_run_that_changes_weights_says_nothing(inputs):
-    # which has a gradient whatever the rewards
+    # the entropy bonus has a gradient even if all rewards of a group are equal
     result = step.fine_tune.fn(*handed(inputs, "objective.entropy_bonus=0.1"))
     assert step.why_not_learned(result) == "" and result.metrics["update/changed_share"] > 0
 

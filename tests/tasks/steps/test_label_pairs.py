@@ -1,4 +1,4 @@
-"""What must be true of the step that makes pairs by a jury: real engine, real judge, real store."""
+"""Step that makes pairs by a jury: the pairs agree with the judge, tested with a real engine, judge and store."""
 
 import logging
 from contextlib import nullcontext
@@ -42,7 +42,7 @@ def inputs(tmp_path, monkeypatch, new_store):
     monkeypatch.chdir(tmp_path)
     new_store(tmp_path / "home")
     (tmp_path / "tiny.yaml").write_text(RECIPE)
-    # a task outside a flow: Prefect gives it neither a logger nor the place on the GPU
+    # outside of a flow, Prefect provides neither a logger nor the slot on the GPU
     for module in (step, fit_reward_model):
         monkeypatch.setattr(module, "get_run_logger", lambda: logging.getLogger("pairs"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
@@ -50,7 +50,7 @@ def inputs(tmp_path, monkeypatch, new_store):
 
 
 def handed(inputs, *overrides):
-    """The step's arguments."""
+    """Return the step's arguments."""
     sections = step.JurySections(load_recipe("tiny.yaml", list(overrides)))
     given = context(inputs["home"], "label_pairs", "k" * 64, inputs["run"], sections)
     return given, inputs["validated"], inputs["warmed"], {"judge": given_policy("judge")}
@@ -76,7 +76,7 @@ def test_pairs_are_what_the_judge_says_of_what_the_policy_wrote_and_a_reward_mod
     fitting = context(inputs["home"], "reward_model", "r" * 64, inputs["run"], sections)
     fitted = fit_reward_model.reward_model.fn(fitting, *rest[:2], made)
     assert 0.0 <= fitted.metrics["reward_model/pair_accuracy"] <= 1.0
-    with pytest.raises(UserError, match="has 0 train"):  # the data hold no preferences
+    with pytest.raises(UserError, match="has 0 train"):  # the data contain no preferences
         fit_reward_model.reward_model.fn(fitting, *rest[:2])
 
 

@@ -1,4 +1,4 @@
-"""Data are pushed once, and again where the remote has lost them: a model's data outlive this machine."""
+"""Push of data: once, and again if the remote has lost them, so that a model's data exist outside of this machine."""
 
 import shutil
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.rotating(of=2)
 
 @pytest.fixture
 def pushes(monkeypatch):
-    """The pushes that are made, for real."""
+    """Return a list that records the pushes. They are executed too."""
     made = []
     push = versions.push
 

@@ -1,4 +1,4 @@
-"""The steps of the recipes for real models, made small, on a tiny base of their architecture and real rows."""
+"""Steps of the recipes for real models, run small, with a tiny base of the same architecture and real rows."""
 
 import logging
 from collections.abc import Callable
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=8)]
 def test_every_step_of_a_recipe_for_a_real_model_goes_through(
     file: Path, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_store: Callable[[Path], Path]
 ) -> None:
-    for module in (warm_start, fit_reward_model, fine_tune, evaluate):  # tasks outside a flow have no logger
+    for module in (warm_start, fit_reward_model, fine_tune, evaluate):  # outside of a flow, a task has no logger
         monkeypatch.setattr(module, "get_run_logger", lambda: logging.getLogger("steps"))
     monkeypatch.setattr(shared_engine, "gpu_slot", nullcontext)
     home = new_store(tmp_path / "home")

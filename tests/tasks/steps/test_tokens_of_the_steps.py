@@ -1,4 +1,4 @@
-"""Warm start, reward model, loop and evaluation mean the same tokens by a prompt and by an end."""
+"""Tokens of the steps: all steps encode a prompt as it is served, and a score does not depend on the end token."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ PROMPT = "1 + 2 ="
 
 @pytest.fixture
 def data(tmp_path):
-    """One row of each kind, of one prompt."""
+    """Write one row of each kind and split, all with the same prompt, and return the folder."""
     common = {"prompt": PROMPT, "level": 1}
     rows = {
         "problems": common | {"id": "p", "answer": "3", "tests": "", "entry_point": ""},

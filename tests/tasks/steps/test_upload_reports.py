@@ -1,4 +1,4 @@
-"""The reports of a run reach a real S3 server: the validation's pages and the description, under the run's id."""
+"""Upload of a run's reports to a real S3 server: the validation's pages and the description, under the run's id."""
 
 import pytest
 from prefect.logging import disable_run_logger

@@ -1,4 +1,4 @@
-"""What must be true of the model that the warm start begins with."""
+"""Weights that the warm start trains: all weights of a new policy, only the adapters of a given one if it has any."""
 
 import pytest
 import torch

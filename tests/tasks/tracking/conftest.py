@@ -1,4 +1,4 @@
-"""A real MLflow store of its own for every test, a real server where one is wanted, and tiny real model folders."""
+"""Fixtures: a real MLflow store for every test, a real server on request, and small real model folders."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from tasks.tracking import store
 
 @pytest.fixture
 def home(tmp_path: Path, new_store: Callable[[Path], Path]) -> Path:
-    """A state folder with the embedded store, configured."""
+    """Make a state folder with an embedded store, and configure the store."""
     return new_store(tmp_path / "home")
 
 
@@ -70,7 +70,7 @@ def session_server(tmp_path_factory: pytest.TempPathFactory, empty_database: Pat
 
 @pytest.fixture
 def server(session_server: Server, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """A running server that this process is configured for; for each test it has a store without a run."""
+    """Return a running server that this process is configured for. At the start of each test, its store has no runs."""
     with (
         contextlib.closing(sqlite3.connect(empty_database)) as empty,
         contextlib.closing(sqlite3.connect(session_server.folder / "mlflow.db")) as database,

@@ -1,4 +1,4 @@
-"""Nights of a recipe as the main flow judges them: weights that come, how right they are, and what becomes of them."""
+"""Scheduled runs (nights) of a recipe with given weights and accuracies, evaluated and judged as in the main flow."""
 
 import shutil
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tasks.tracking import registry, runs, tags
 
 
 class Training(SimpleNamespace):
-    """A training whose policies answer: the candidate `right` of 4 right, every other one `before`."""
+    """A training with given answers: the candidate has `right` of 4 samples right, every other policy `before` of 4."""
 
     def __init__(self, folder: Path, run: str, tuned: StepResult, right: int, before: int) -> None:
         base = step(folder, run, "warm_start", "warm", model_id="m-1")
@@ -37,7 +37,10 @@ class Training(SimpleNamespace):
 
 
 def nights(home: Path, policy_folder: Path, folder: Path) -> Callable[..., Promotion]:
-    """One night: weights, how right they are, how right the others; evaluated and judged as the main flow does it."""
+    """Return a function that runs one night: it evaluates and judges a candidate as the main flow does.
+
+    `right` and `before`: how many of 4 samples the candidate and the other policies have right.
+    """
 
     def trained(weights: str, right: int = 3, before: int = 1, unpinned: str = "", **changes: bool) -> Promotion:
         run = runs.open_flow_run("arithmetic", "night", {tags.UNPINNED: unpinned} if unpinned else {})

@@ -1,4 +1,4 @@
-"""Processes that work on one registry at once: each is started, says that it is ready, and goes on when it is told."""
+"""Processes that work on one registry at the same time. Each prints that it is ready, and then waits for a line."""
 
 import os
 import subprocess
@@ -30,7 +30,10 @@ except UserError as error:
 
 
 def started(code: str, home: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A Python process with the arguments `home` and `arguments`, after its first line; MLFLOW_TRACKING_URI is ours."""
+    """Start Python with the arguments `home` and `arguments`, and return the process after it has printed a line.
+
+    It has the MLFLOW_TRACKING_URI of this process.
+    """
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(home), *arguments],
         cwd=ROOT, env=dict(os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -40,9 +43,9 @@ def started(code: str, home: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def promote_at_once(homes: dict[int, Path]) -> tuple[int, str]:
-    """Promote each version from a process of its own with its state folder, all judged against version 1.
+    """Promote each version from a separate process with its state folder. All are judged against version 1.
 
-    Returns the version that was promoted, and what the process whose promotion was refused said.
+    Return the version that was promoted, and the output of the process whose promotion was refused.
     """
     processes = {version: started(PROMOTE, home, str(version)) for version, home in homes.items()}
     for process in processes.values():

@@ -1,4 +1,4 @@
-"""The anchor holds whatever others do to the aliases: it is measured without a champion, and restored where deleted."""
+"""The anchor after changes outside Rewardflow: it is used also without a champion, and restored after a deletion."""
 
 from pathlib import Path
 
@@ -16,14 +16,14 @@ POLICY = "policy"
 
 
 def promoted(folder: Path, count: int) -> None:
-    """Versions 1 to `count`, each champion in its turn."""
+    """Make versions 1 to `count`, and promote them one after the other."""
     made(folder, count)
     for version in range(1, count + 1):
         aliases.promote(POLICY, version, why="gate")
 
 
 def delete_alias(alias: str, name: str = POLICY) -> None:
-    """As a person does in MLflow's UI."""
+    """Delete an alias, as a person can do in MLflow's UI."""
     store.client().delete_registered_model_alias(name, alias)
 
 

@@ -1,4 +1,4 @@
-"""A person's word on a candidate that waits, and the audit log: what must be true of them, in a real registry."""
+"""Approval and rejection of a waiting candidate by a person, and the audit log, tested in a real registry."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tasks.tracking import aliases, audit, registry, store, summaries, tags
 from tasks.tracking.verdict_record import read_verdict
 from tasks.tracking.verdict_text import verdict_text
 
-pytestmark = pytest.mark.rotating(of=6)
+pytestmark = pytest.mark.rotating(of=8)
 
 LOG = f"{NAME}{audit.SUFFIX}"
 ANN = {"by": "Ann", "why": "samples read"}
@@ -125,7 +125,7 @@ def written(number: int) -> str:
 
 
 def tampered(number: int, **changes: object) -> str:
-    """An entry with other words and a hash that fits them."""
+    """Return an entry with changed text, and with the hash of this text."""
     there = audit.AuditEntry(**{**json.loads(registry.model_tags(LOG)[written(number)]), **changes}).hashed()
     return json.dumps(there.__dict__)
 
@@ -187,7 +187,7 @@ def test_a_log_that_is_deleted_whole_or_is_no_log_is_noticed(log):
 
 
 def test_who_was_killed_in_a_promotion_finds_one_entry_with_his_name_afterwards(night, monkeypatch):
-    """Between the alias and the entry, and between the entry and the history."""
+    """The process is killed after the alias is set, before the entry; then after the entry, before the history."""
     night("one")
     night("two", right=1, before=3)
     for number, place in enumerate(("tasks.tracking.audit.append", "tasks.tracking.aliases._remember")):

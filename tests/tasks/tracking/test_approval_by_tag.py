@@ -1,4 +1,4 @@
-"""A word on MLflow's page: what stands in the registry is carried out once, and what cannot be is answered there."""
+"""Approval by a tag on MLflow's page: it is carried out once; if it cannot be, a tag on the page gives the reason."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ import pytest
 from nights import champion, nights
 from test_gate_promotion import NAME
 
-from flows.schedule.approvals import PATH, listening, looking
+from flows.schedule.approvals import PATH, check_registry, receive_deliveries
 from models.base.errors import UserError
 from tasks.gate import approval, approval_by_tag
 from tasks.gate.approval_by_tag import TaggedDecision, apply_decisions, word_of
@@ -32,7 +32,7 @@ def night(home: Path, policy_folder: Path, tmp_path: Path) -> Callable[..., Prom
 
 
 def write(key: str, value: str, version: int = 2) -> None:
-    """As the page does."""
+    """Set a tag of a version, as the page does."""
     store.client().set_model_version_tag(NAME, str(version), key, value)
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_word_is_said(written: dict[str, str], line: str) -> None:
 def test_an_approval_on_the_page_makes_the_champion_and_stands_in_the_audit_log(night) -> None:
     night("one")
     night("two", approval=True)
-    write("approve", "Ann: samples read", version=1)  # which does not wait
+    write("approve", "Ann: samples read", version=1)  # version 1 does not wait
     assert apply_decisions() == [] and champion() == 1
     write("approve", "Ann: samples read")
     assert apply_decisions() == [f"{NAME} version 2: approve by {PAGE}: samples read"]
@@ -94,7 +94,7 @@ def test_a_rejection_on_the_page_ends_the_waiting(night) -> None:
 def test_what_cannot_be_done_is_answered_once_until_the_word_changes(night) -> None:
     night("one")
     night("two", approval=True)
-    night("three", right=4)  # the champion changes meanwhile
+    night("three", right=4)  # this changes the champion
     write("approve", "Ann")
     (said,) = apply_decisions()
     assert "no name or no reason" in said and "no name or no reason" in shown()[tags.PROBLEM]
@@ -138,7 +138,7 @@ def test_a_lock_that_others_hold_is_no_answer(night, monkeypatch: pytest.MonkeyP
     write("approve", "Ann: fine")
     with monkeypatch.context() as held:
         held.setattr(lock, "PATIENCE", 0.0)
-        with lock.held(NAME):
+        with lock.registry_lock(NAME):
             lease = threading.Thread(target=lambda: said.extend(apply_decisions()))
             said: list[str] = []
             held.setattr(store, "exclusive", lambda name: threading.Lock())
@@ -161,7 +161,7 @@ def test_a_process_that_looks_leaves_the_environment_of_those_that_it_starts_alo
         assert chosen.uri == (given or f"sqlite:///{home / 'mlflow.db'}")
 
 
-# ---------------------------------------- deliveries
+# ---------------------------------------- deliveries of webhooks
 
 
 def post(address: str, body: bytes = b"{}") -> int:
@@ -174,7 +174,7 @@ def post(address: str, body: bytes = b"{}") -> int:
 
 def test_a_delivery_makes_it_look_and_anything_else_does_not() -> None:
     looks: list[int] = []
-    with listening(lambda: looks.append(1), port=0) as address:
+    with receive_deliveries(lambda: looks.append(1), port=0) as address:
         assert post(address) == 204 and len(looks) == 1
         assert post(address.replace(PATH, "/other")) == 404
         port = int(address.split(":")[2].split("/")[0])
@@ -186,7 +186,7 @@ def test_a_delivery_makes_it_look_and_anything_else_does_not() -> None:
         large.close()
         with pytest.raises(urllib.error.HTTPError, match="501"):
             urllib.request.urlopen(address, timeout=20)
-        with pytest.raises(UserError, match="--port takes another"), listening(lambda: None, port):
+        with pytest.raises(UserError, match="--port takes another"), receive_deliveries(lambda: None, port):
             pass
     assert len(looks) == 1
 
@@ -200,18 +200,18 @@ def test_where_mlflow_refuses_the_address_it_is_said(server: Any) -> None:
 def test_a_tag_set_through_mlflows_server_is_carried_out_at_once(
     server: Any, policy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its webhook, for real: the look of every minute is an hour away here."""
+    """MLflow's own webhook must cause this. The periodic check would only follow after an hour."""
     server.kill()
     monkeypatch.setenv("MLFLOW_WEBHOOK_ALLOWED_SCHEMES", "http,https")
     monkeypatch.setenv("MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS", "true")
     server.start()
     try:
         done = threading.Event()
-        with looking(3600, lambda said: done.set()) as look, listening(look, port=0) as address:
+        with check_registry(3600, lambda said: done.set()) as look, receive_deliveries(look, port=0) as address:
             for _ in range(2):
                 with webhooks.open_webhook(address) as refused:
                     assert refused == ""
-                    with webhooks.open_webhook(address):  # takes the place of one that was killed
+                    with webhooks.open_webhook(address):  # replaces the webhook that a killed process has left
                         assert len(store.client().list_webhooks()) == 1
             with webhooks.open_webhook(address) as refused:
                 assert refused == ""

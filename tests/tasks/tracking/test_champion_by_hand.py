@@ -1,4 +1,4 @@
-"""A champion that a person set by hand goes through the gate like a candidate: recorded and shown, not fought."""
+"""A champion that a person set by hand: the gate judges it, the judgement is recorded and shown, and it stays."""
 
 import shutil
 from pathlib import Path
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.rotating(of=6)
 
 @pytest.fixture
 def run(home: Path, policy_folder: Path, tmp_path: Path) -> str:
-    """Versions 1 to 3 of different weights, 1 the champion; the run that made them."""
+    """Make versions 1 to 3 with different weights, promote version 1, and return the run that made them."""
     run = runs.open_flow_run("arithmetic", "night")
     for times in (1, 2, 3):
         folder = scaled(policy_folder, tmp_path / f"times{times}", times)
@@ -38,14 +38,14 @@ def run(home: Path, policy_folder: Path, tmp_path: Path) -> str:
 
 
 def set_by_hand(version: int) -> PendingChampion | None:
-    """As a person does in MLflow's UI, and as the next run notices it."""
+    """Set the champion as in MLflow's UI, and record it as the next run does. Return the pending judgement."""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, str(version))
     aliases.record_outside_changes(NAME)
     return by_hand.waiting(NAME)
 
 
 def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: str = "2 against 1") -> HandJudgement:
-    """Judge what waits, `new` and `old` of 4 samples right."""
+    """Judge the pending champion. It has `new` of 4 samples right, the champion before it `old` of 4."""
     waiting = by_hand.waiting(NAME)
     assert waiting is not None
     measured = ComparedEvaluations(
@@ -60,7 +60,7 @@ def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: st
 
 
 class Training(SimpleNamespace):
-    """A training that notes whom it was asked to measure on the gate's problems."""
+    """A training that records the roles that it was to measure on the gate's problems."""
 
     def __init__(self, run: str, home: Path) -> None:
         super().__init__(opened=SimpleNamespace(recipe=RECIPE, home=home, run_id=run), asked=[])
@@ -72,7 +72,7 @@ class Training(SimpleNamespace):
 
 
 def why(run: str, home: Path) -> str:
-    """Why what waits cannot be judged."""
+    """Return the reason why the pending champion cannot be judged."""
     waiting, training = by_hand.waiting(NAME), Training(run, home)
     assert waiting is not None
     measured = measure(training, waiting, {}, NAME)  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home
     assert verdict.verdict is not None
     checks = {check.name: check.state for check in verdict.verdict.checks}
     assert checks["better"] == "failed" and len(checks) > 5
-    assert tags.VERDICT_RECORD not in registry.facts_of(version)  # that is of a candidate
+    assert tags.VERDICT_RECORD not in registry.facts_of(version)  # only a candidate has this record
     assert store.client().get_run(run).data.tags[tags.CHAMPION_JUDGED] == hand_text(verdict)
     assert looks() == 1 and by_hand.waiting(NAME) is None and aliases.record_outside_changes(NAME) == ""
 
@@ -152,7 +152,7 @@ def test_each_judgement_is_a_look_and_one_that_was_killed_goes_on(
 def test_without_a_change_by_hand_nothing_is_measured_or_judged(run: str, home: Path):
     training = Training(run, home)
     assert judge_hand_set_champion(training, {}, NAME) is None  # type: ignore[arg-type]
-    aliases.promote(NAME, 2)  # by a command, with who and why
+    aliases.promote(NAME, 2)  # as a command does, with an author and a reason
     assert aliases.record_outside_changes(NAME) == "" and judge_hand_set_champion(training, {}, NAME) is None  # type: ignore[arg-type]
     assert training.asked == [] and tags.LOOKS not in "".join(registry.model_tags(NAME))
 
@@ -173,7 +173,7 @@ def test_what_the_run_has_measured_is_not_measured_again(run: str, home: Path, t
 def test_a_champion_before_that_waits_itself_is_not_the_measure(run: str, home: Path):
     set_by_hand(2)
     assert set_by_hand(3) == PendingChampion(3, against=1)
-    assert set_by_hand(1) is None  # back to the one that the gate had chosen
+    assert set_by_hand(1) is None  # version 1 is the champion that the gate chose
 
 
 def test_after_a_deleted_alias_the_last_champion_is_the_measure(run: str, home: Path):

@@ -1,4 +1,4 @@
-"""Who learned from a version of the data is told by its hash, its beginning or its commit, with all that came of it."""
+"""Use of a data version: models that learned from it are found by its hash, the beginning of the hash, or a commit."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ COMMIT = "abcdef" + "0" * 34
 
 
 def trained(policy_folder: Path, digest: str, base: str = "", context: str = "prepared") -> str:
-    """A flow that read data and registered a policy and the reward model beside it. Returns the policy's name."""
+    """Run a flow that reads data and registers a policy and a reward model. Return the policy's name and version."""
     facts = {tags.DATA_REVISION: COMMIT if digest == FIRST else "f" * 40} | ({tags.BASE_VERSION: base} if base else {})
     flow = runs.open_flow_run("e", "train e", facts)
     records.log_dataset(flow, "rows", digest, "data/prepared/rows", context)

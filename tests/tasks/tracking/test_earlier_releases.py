@@ -1,7 +1,7 @@
-"""A registry that release 390191ab wrote, whose verdicts are sentences: it is read, approved, compared, rolled back.
+"""A registry of release 390191ab, whose verdicts are sentences: it is read, approved, exported and rolled back.
 
-`registry_of_390191ab.tar.xz` is a state folder that this commit's `promote`, `approve` and `reject` made of tiny
-policies: version 2 approved by Ann, 3 rejected by Bob, 4 kept, 5 refused as unpinned, 6 waits.
+`registry_of_390191ab.tar.xz` is a state folder of tiny policies, made by `promote`, `approve` and `reject` of this
+commit. Ann approved version 2, and Bob rejected 3. Version 4 was not better, 5 was refused as unpinned, and 6 waits.
 """
 
 import sqlite3
@@ -28,14 +28,14 @@ ARCHIVE = Path(__file__).with_name("registry_of_390191ab.tar.xz")
 
 @pytest.fixture
 def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state folder, opened."""
+    """Extract the state folder, configure its store, and return it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     home = tmp_path / "earlier"
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(home, filter="data")
     written = (home / "mlflow.sql").read_text()
     for folder in (home / "mlartifacts" / "arithmetic" / "models").iterdir():
-        fresh = f"m-{uuid.uuid4().hex}"  # MLflow remembers where the artifacts of an id are, for the whole process
+        fresh = f"m-{uuid.uuid4().hex}"  # MLflow keeps the place of an id's artifacts for the whole process
         written = written.replace(folder.name, fresh)
         described = folder / "artifacts" / "MLmodel"
         described.write_text(described.read_text().replace(folder.name, fresh))

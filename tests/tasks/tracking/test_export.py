@@ -1,4 +1,4 @@
-"""An exported version loads in transformers with the registered weights, and its card says all that is on record."""
+"""Export of a version: the folder loads in transformers with the registered weights, and its card shows the record."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from tasks.pages.description import cell
 from tasks.pages.model_card import serve_commands
 from tasks.registered.base import source_line
 from tasks.registered.export import export, served_folder
-from tasks.registered.recorded_recipe import log_asked
+from tasks.registered.recorded_recipe import log_recipe_settings
 from tasks.state import prune
 from tasks.tracking import aliases, recorded, records, registry, runs, tags
 from tasks.tracking.lineage import lineage, render
@@ -41,11 +41,11 @@ ANSWERS = [
 
 @pytest.fixture
 def said(home: Path, policy_folder: Path, tmp_path: Path) -> recorded.VersionRecord:
-    """A champion with all that a training leaves."""
+    """Register a champion with everything that a training leaves, and return its record."""
     flow = runs.open_flow_run("e", "train e", {tags.GIT_COMMIT: "c" * 40, tags.RECIPE: "e"})
     described = {"name": "e", "seed": 3, "policy": {"base": "Qwen/Qwen3-0.6B"}}
     runs.log_params(flow, described)
-    log_asked(flow, described, tmp_path, tmp_path / "e.yaml", [])
+    log_recipe_settings(flow, described, tmp_path, tmp_path / "e.yaml", [])
     records.log_dataset(flow, "rows", "1" * 32 + ".dir", "data/prepared/rows", "prepared", 1234)
     evaluated = runs.open_step_run(flow, "evaluate", name="evaluate candidate")
     write_records(ANSWERS, tmp_path / "records.parquet")
@@ -79,7 +79,7 @@ def test_the_folder_loads_in_transformers_with_the_registered_weights(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     target = tmp_path / "exported"
-    target.mkdir()  # empty
+    target.mkdir()  # an empty folder is allowed
     export(said, target)
     original = AutoModelForCausalLM.from_pretrained(policy_folder).state_dict()
     loaded = AutoModelForCausalLM.from_pretrained(target).state_dict()
@@ -150,8 +150,10 @@ def test_gc_leaves_a_folder_that_is_served_however_long_and_takes_it_afterwards(
         os.utime(folder, (0, 0))
         before = {entry: entry.is_file() and entry.read_bytes() for entry in (home / "serving").rglob("*")}
         planned = [entry for entry in prune.plan(home, keep_days=1) if entry.what.startswith("serving/")]
-        assert {entry.why for entry in planned} == {"it is being served"} and not any(entry.goes for entry in planned)
-        prune.remove(home, [replace(entry, goes=True) for entry in planned])  # it was not yet when that was planned
+        assert {entry.why for entry in planned} == {"it is being served"}
+        assert not any(entry.removed for entry in planned)
+        old_plan = [replace(entry, removed=True) for entry in planned]  # made before the folder was served
+        prune.remove(home, old_plan)
         assert {entry: entry.is_file() and entry.read_bytes() for entry in (home / "serving").rglob("*")} == before
     prune.remove(home, prune.plan(home, keep_days=1))
     assert not folder.exists() and not folder.with_suffix(".sha256").exists()
@@ -200,7 +202,7 @@ def test_the_card_says_what_was_written_around_every_prompt(home: Path, policy_f
         "data": {"template": "Q: {prompt}\nEnd with `#### N`."},
     }
     flow = runs.open_flow_run("form", "train form", {tags.RECIPE: "form"})
-    log_asked(flow, described, tmp_path, tmp_path / "e.yaml", [])
+    log_recipe_settings(flow, described, tmp_path, tmp_path / "e.yaml", [])
     fitted = runs.open_step_run(flow, "fine_tune")
     runs.close_run(flow)
     version = registry.log_model(fitted, policy_folder, "policy", "text-generation")
@@ -223,7 +225,7 @@ def test_source_and_licence_of_the_base_are_in_the_registered_model_the_lineage_
     described = {"name": "e", "policy": {"base": str(file)}}
     source = source_line(SimpleNamespace(policy=SimpleNamespace(base=str(file))))  # type: ignore[arg-type]
     flow = runs.open_flow_run("e", "train e", {tags.RECIPE: "e", tags.BASE_SOURCE: source})
-    log_asked(flow, described, tmp_path, tmp_path / "e.yaml", [])
+    log_recipe_settings(flow, described, tmp_path, tmp_path / "e.yaml", [])
     model_id = registry.log_model(runs.open_step_run(flow, "fine_tune"), policy, "policy", "text-generation")
     runs.close_run(flow)
     facts = {tags.RUN: flow, tags.WEIGHTS_SHA256: hash_folder(policy), **runs.inherited_tags(flow)}

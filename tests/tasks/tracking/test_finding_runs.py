@@ -1,4 +1,4 @@
-"""Runs are found on the server, over all recipes, by whatever a person types of them."""
+"""Finding runs: the newest of all recipes are listed, and one is found by a name or part of its id."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,10 @@ from tasks.tracking import runs, store, summaries
 
 @pytest.fixture
 def flows(home: Path) -> dict[str, str]:
-    """Name -> id of flow runs of two recipes, each with two steps, the newest last; and a run that is not ours."""
+    """Make four flow runs of two recipes, each with two steps, and a run of another program.
+
+    Return name -> id of the flow runs, with the newest last.
+    """
     begun = {}
     for recipe, name in (("a", "first"), ("b", "second"), ("a", "third"), ("b", "fourth")):
         begun[name] = runs.open_flow_run(recipe, name)
@@ -26,7 +29,7 @@ def flows(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many runs each request brought."""
+    """Return a list to which each request adds the number of runs that it brought."""
     brought: list[int] = []
     search = MlflowClient.search_runs
 

@@ -1,6 +1,6 @@
-"""A full disk stops at once with one line, wherever it is met: database, journal, result, caches, checkpoint, flow.
+"""A full disk stops the program at once with one line: in database, journal, result, caches, checkpoint and flow.
 
-Real small file systems; where none can be mounted the tests are skipped.
+The tests use real small file systems. They are skipped where none can be mounted.
 """
 
 import os
@@ -41,14 +41,14 @@ def mounted(folder: Path, size: str) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
+    """Mount a file system of 4 MiB, and return its folder."""
     folder = mounted(tmp_path / "small", "4m")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
 
 
 def fill(folder: Path) -> None:
-    """Leave no byte free."""
+    """Fill the file system, until no byte is free."""
     with (folder / "filler").open("wb", buffering=0) as file:
         for size in (2**20, 2**12, 1):
             try:
@@ -60,7 +60,7 @@ def fill(folder: Path) -> None:
 
 
 def refused_at_once(call: Callable[[], object], names: Path) -> None:
-    """One line that names the place, without any waiting."""
+    """Check that `call` fails without waiting, with one line that names the place."""
     began = time.monotonic()
     with pytest.raises(UserError, match="no space left") as caught:
         call()
@@ -73,7 +73,7 @@ def refused_at_once(call: Callable[[], object], names: Path) -> None:
 
 @pytest.fixture
 def full_store(small_disk: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A run in an embedded store whose disk is full. Its id."""
+    """Open a run in an embedded store whose disk is full, and return its id."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(empty_database, small_disk / "mlflow.db")
     store.configure(small_disk)
@@ -205,7 +205,7 @@ def test_a_run_on_a_nearly_full_disk_is_refused_before_anything_starts(small_dis
 def test_room_enough_is_not_refused(tmp_path: Path) -> None:
     assert shutil.disk_usage(tmp_path).free > LEAST_FREE
     require_space(tmp_path / "not" / "there" / "yet")
-    require_space(tmp_path / ("x" * 300))  # that it cannot be made is told by what makes it
+    require_space(tmp_path / ("x" * 300))  # the code that makes the folder reports that it cannot
 
 
 def test_whatever_a_server_on_a_full_disk_says_the_command_ends_with_the_cause(

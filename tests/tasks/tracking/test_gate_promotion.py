@@ -1,4 +1,4 @@
-"""The gate within promotion, on a real registry: what is counted, what stands on the version, what never appears."""
+"""The gate within promotion, on a real registry: looks are counted, the verdict is stored, no gate sample appears."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ NAME = "arithmetic-policy"
 
 
 def answers(right: int, broken: bool = False) -> list[PromptRecord]:
-    """120 prompts, `right` of 4 samples correct, one more on every third; where `broken`, one score is not a number."""
+    """Return 120 prompts with `right` of 4 samples correct, and one more on every third. `broken`: one score is NaN."""
     verdicts = []
     for number in range(120):
         correct = min(4, right + (number % 3 == 0))
@@ -57,7 +57,7 @@ def step(
 
 @pytest.fixture
 def night(home: Path, policy_folder: Path, tmp_path: Path):
-    """One night's promotion: weights, how right the candidate is, how right what it is held against."""
+    """Return a function that judges a candidate with `right` of 4 samples right, against a policy with `before`."""
 
     def judged(weights: str, right: int, before: int, *, broken: bool = False, split: str = "aaaa") -> Promotion:
         run = runs.open_flow_run("arithmetic", "night")

@@ -1,4 +1,4 @@
-"""The same weights come again: the verdict on them stands, unless what alone spoke against them is gone."""
+"""Weights that come again: the verdict on them is kept, unless the only reason against them no longer holds."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""SIGKILL before every single write of a promotion: who gives the same command again finds it done once and whole."""
+"""SIGKILL before every single write of a promotion: the same command, given again, completes it exactly once."""
 
 import json
 import os
@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 
 ROOT = Path(__file__).resolve().parents[3]
 MOST = 80
-"""Writes that a promotion may have here."""
+"""Upper bound of the number of writes in a promotion here."""
 
-# Forks have the imports already; none of them shares a connection, as the parent opens none.
+# A fork has the imports already. No fork shares a database connection, because the parent opens none.
 KILLED = """
 import contextlib, io, json, os, shutil, signal, sys
 from pathlib import Path

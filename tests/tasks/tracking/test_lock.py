@@ -1,6 +1,6 @@
-"""Promotions from several machines leave one champion, and what others do to its alias is noticed, not fought.
+"""Promotions from several machines leave one champion. Changes of its alias by others are recorded and not reverted.
 
-A real MLflow server on loopback where two state folders meet; one store where that makes no difference.
+A real MLflow server on loopback is used where two state folders meet, and one store where it makes no difference.
 """
 
 import signal
@@ -24,14 +24,14 @@ import sys, time
 from pathlib import Path
 from tasks.tracking import lock, store
 store.configure(Path(sys.argv[1]))
-with lock.held("policy"):
+with lock.registry_lock("policy"):
     print("held", flush=True)
     time.sleep(600)
 """
 
 
 def versions(folder: Path, count: int) -> None:
-    """Register versions 1 to `count`; 1 is champion."""
+    """Register versions 1 to `count`, and make version 1 the champion."""
     run_id = runs.open_flow_run("e", "n")
     model = registry.log_model(run_id, folder, NAME, "text-generation")
     for _ in range(count):
@@ -85,7 +85,7 @@ def test_a_lock_whose_holder_was_killed_is_taken_at_once(home: Path, tmp_path: P
 
 @pytest.fixture
 def elsewhere(home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry in which a process of another host, which cannot be asked whether it lives, held the lock."""
+    """Make a registry whose lock belongs to a process of another host, which cannot be checked for life."""
     versions(policy_folder, 2)
     monkeypatch.setattr(lock, "PAUSE", 0.02)
     with monkeypatch.context() as patch:
@@ -97,7 +97,7 @@ def test_a_lock_of_another_host_is_waited_for_and_taken_when_it_stands_still(els
     monkeypatch.setattr(lock, "LEASE", 0.3)
     aliases.promote(NAME, 2)
     assert champion() == 2
-    assert locks() == [f"{NAME}{lock.SUFFIX}{lock.TAKEN}theirs"]  # in the way of others who saw it stand still
+    assert locks() == [f"{NAME}{lock.SUFFIX}{lock.TAKEN}theirs"]  # so that it is not taken twice
 
 
 def test_a_holder_that_works_is_not_robbed(elsewhere, monkeypatch):
@@ -120,7 +120,7 @@ def test_of_two_who_see_a_lock_expire_the_second_does_not_take_the_lock_of_the_f
     lock._take(name, "theirs")
     first = lock.Lease(name, "first")
     assert lock._create(first)
-    lock._take(name, "theirs")  # the second, who decided before the first acted
+    lock._take(name, "theirs")  # the second process decided to take the lock before the first acted
     first.confirm()
     assert not lock._create(lock.Lease(name, "second"))
 
@@ -145,7 +145,7 @@ def test_a_holder_that_was_too_slow_writes_nothing(elsewhere, monkeypatch):
     assert store.client().get_registered_model(f"{NAME}{lock.SUFFIX}").tags[tags.LOCK_TOKEN] == "another"
 
 
-# ---------------------------------------- what others do to the alias
+# ---------------------------------------- changes of the alias by others
 
 
 def test_an_alias_set_by_hand_is_noticed_once_recorded_and_left(home: Path, policy_folder: Path):

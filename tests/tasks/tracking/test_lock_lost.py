@@ -1,4 +1,4 @@
-"""A write that is tried again asks anew whether the lock is held: a server may be away for longer than it lasts."""
+"""A retried write checks the lock again, because a server may be away for longer than the lock lasts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ def lock_tags() -> dict[str, str]:
 
 @pytest.fixture
 def away(home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Makes the server go away at one call, for so long that another process takes the lock meanwhile."""
+    """Return a function that makes the server fail at one call, while another process takes the lock."""
     versions(policy_folder, 2)
 
     def at(method: str, argument: str) -> None:

@@ -1,4 +1,4 @@
-"""A tracking server with logins: who is not let in, or not let do something, is told so in one line, at once."""
+"""A tracking server with logins: a login or a permission that is refused is one line, at once."""
 
 import http.server
 import threading
@@ -13,7 +13,7 @@ from tasks.tracking import runs, store
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
-    """Answers every request as MLflow's basic-auth application answers one without the right."""
+    """A handler that answers every request as MLflow's basic-auth application does without the permission."""
 
     status = 401
 
@@ -30,7 +30,7 @@ class Refusing(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(params=[401, 403])
 def refusing(request: pytest.FixtureRequest) -> Iterator[tuple[int, str]]:
-    """The status with which a server refuses, and its address."""
+    """Start a server that refuses every request, and return its status and its address."""
     handler = type("Handler", (Refusing,), {"status": request.param})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What must be true of looks and of the anchor: both live in the registry, so every machine spends one budget."""
+"""Looks and the anchor: both are stored in the registry, so that all machines use one error budget."""
 
 from pathlib import Path
 
@@ -40,7 +40,10 @@ def looked_at(problems, compared):
 
 
 def test_a_split_that_shares_problems_with_one_that_was_looked_at_goes_on_with_its_looks(home: Path):
-    """Rows that are added every night make a split of another digest every night; so does a gate moved by half."""
+    """Rows that are added every night change the digest of the split, but the count of its looks continues.
+
+    It also continues if half of the problems are replaced.
+    """
     problems = [f"problem {number}" for number in range(400)]
     nights = [looked_at(problems[: 300 + 10 * night], f"weights {night}") for night in range(4)]
     assert [look.number for look in nights] == [1, 2, 3, 4]
@@ -48,7 +51,7 @@ def test_a_split_that_shares_problems_with_one_that_was_looked_at_goes_on_with_i
     assert len([tag for tag in registry.model_tags("policy") if tag.startswith(tags.LOOKS)]) == 1
     moved = problems[150:] + [f"other {number}" for number in range(150)]
     assert looked_at(moved, "weights 4").number == 5
-    assert looked_at(problems[:300], "weights 5").number == 6  # and back again
+    assert looked_at(problems[:300], "weights 5").number == 6  # the split of the first night again
     assert looked_at([f"new {number}" for number in range(300)], "weights 6").number == 1
 
 

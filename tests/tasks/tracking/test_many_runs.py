@@ -1,4 +1,4 @@
-"""Many runs that log to one server at the same moment: every value arrives, once, in the run that it is of."""
+"""Many runs that log to one server at the same time: every value arrives exactly once, in its own run."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Curves: nothing lost, nothing twice, nothing that MLflow or its UI cannot take."""
+"""Metric curves: no value is lost or logged twice, and keys and values are such that MLflow and its UI accept them."""
 
 import math
 from pathlib import Path
@@ -34,10 +34,10 @@ def test_a_server_that_goes_away_and_comes_back_loses_no_metric(server, tmp_path
     server.kill()
     for step in range(100, 300):
         log(step, {"reward/mean": step, "kl": -step})
-    assert log.flush(limit=1.0) > 0  # it really was away
+    assert log.flush(limit=1.0) > 0  # the server was really away
     server.start()
     delivery = log.close(limit=120)
-    assert delivery.left == 0 and delivery.sent == 600
+    assert delivery.unsent == 0 and delivery.sent == 600
     assert history(run_id, "reward/mean") == [(step, float(step)) for step in range(300)]
     assert history(run_id, "kl") == [(step, float(-step)) for step in range(300)]
 

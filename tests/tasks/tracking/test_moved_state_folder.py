@@ -1,4 +1,4 @@
-"""After `mv` or `cp -r` of a state folder its runs and models are read where they lie now; new ones lie beside them."""
+"""State folders after `mv` or `cp -r`: runs and models are read at their new place, and new ones are written there."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ ROWS = [{"prompt": "1 + 1", "right": True}]
 
 @pytest.fixture
 def run(home: Path, policy_folder: Path) -> str:
-    """A run with a table, and its model, which is a version with a record."""
+    """Log a run with a table, register its model with a record, and return the run."""
     run = runs.open_flow_run("tiny", "night")
     records.log_table(run, "samples/first.json", ROWS)
     model = registry.log_model(run, policy_folder, "policy", "text-generation")
@@ -28,7 +28,7 @@ def all_is_read(home: Path, run: str) -> None:
     import mlflow
     from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
-    _artifact_repos_cache.clear()  # as in another process
+    _artifact_repos_cache.clear()  # another process would begin with an empty cache
 
     assert records.read_table(run, "samples/first.json") == ROWS
     folder = registry.fetch("models:/policy/1")
@@ -75,12 +75,12 @@ def test_where_the_addresses_cannot_be_changed_one_line_says_what_to_do(
     there = home.rename(tmp_path / "there")
     monkeypatch.setattr(moved, "PATIENCE", 0.1)
     writer = sqlite3.connect(there / "mlflow.db", isolation_level=None)
-    writer.execute("BEGIN IMMEDIATE")  # nobody else may write
+    writer.execute("BEGIN IMMEDIATE")  # no other connection may write
     line = f"{there}: was moved from {home}, .* make the folder writable, or move it back"
     with pytest.raises(UserError, match=line) as refused:
         store.configure(there)
     assert "\n" not in str(refused.value)
-    store.open_for_reading(there)  # what stands in the database is shown
+    store.open_for_reading(there)  # the database can still be read
     assert registry.version_info("policy", 1).version == 1 and str(refused.value) in caplog.text
     writer.close()
 

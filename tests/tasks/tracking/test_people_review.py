@@ -1,4 +1,4 @@
-"""From the question to a pinned version of the data, in a real store and a real repository."""
+"""Reviews by people, from the question to a pinned data version, in a real store and a real repository."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.rotating(of=12, together="review queues")
 
 @pytest.fixture
 def versions(home: Path, policy_folder: Path) -> list[VersionInfo]:
-    """Versions 1 and 2 of a policy, each of its own flow run."""
+    """Register versions 1 and 2 of a policy, each in a flow run of its own, and return them."""
     made = []
     for number in (1, 2):
         flow = runs.open_flow_run("e", f"train {number}")
@@ -39,7 +39,7 @@ def versions(home: Path, policy_folder: Path) -> list[VersionInfo]:
 
 
 def say(trace: str, value: str, who: str) -> None:
-    """As the review page does."""
+    """Log an answer, as the review page does."""
     mlflow.log_feedback(trace_id=trace, name=QUESTION, value=value, source=AssessmentSource("HUMAN", who))
 
 
@@ -82,7 +82,7 @@ def test_answers_become_a_pinned_version_once_and_what_is_said_later_another(
     nothing = collect(new, root, report=quiet)
     assert (nothing.version, nothing.rows, nothing.new) == (None, [], 0)
 
-    for review in (ann, bob):  # both prefer the candidate three times, and cannot tell once
+    for review in (ann, bob):  # both prefer the candidate three times, and answer "equal" once
         for trace, pair in review.pairs.items():
             place = "first" if review.candidate_first[trace] else "second"
             say(trace, "equal" if pair.problem == "train-3" else place, review.reviewer)
@@ -106,7 +106,7 @@ def test_answers_become_a_pinned_version_once_and_what_is_said_later_another(
     again = collect(new, root, report=quiet)
     assert again.new == 0 and again.version is not None and again.version.revision == version.revision
     say(next(iter(bob.pairs)), "both bad", "bob")
-    subprocess.run(["rm", "-r", root / "data/raw/sums-reviewed"], check=True)  # another clone has the pin alone
+    subprocess.run(["rm", "-r", root / "data/raw/sums-reviewed"], check=True)  # another clone has only the pin
     later = collect(new, root, report=quiet)
     assert later.new == 1 and len(later.rows) == 8 and later.version is not None
     assert later.version.digest != version.digest and later.version.unpinned == ""

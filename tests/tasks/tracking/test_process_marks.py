@@ -1,4 +1,4 @@
-"""Whether a process is gone is judged only where it ran: a host's name is no machine, and ids are counted anew."""
+"""Marks of processes: a process is judged dead only where it ran, because host names and process ids are not unique."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 
 def test_a_live_run_of_another_container_of_this_host_name_is_not_ended(home: Path):
-    """A process namespace of its own, as a container has it: its process is not to be seen under its id from here."""
+    """The run's process has a namespace of its own, as in a container. From here, its id does not show it."""
     if subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode:
         pytest.skip("no process namespace can be made here")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -42,7 +42,7 @@ def test_a_live_run_of_another_container_of_this_host_name_is_not_ended(home: Pa
 
 
 def elsewhere(machine: str = "", boot: str = "", namespace: str = "") -> str:
-    """This process's place, with other parts."""
+    """Return the place of this process with some parts changed."""
     return " ".join(
         given or own for given, own in zip((machine, boot, namespace), process.place().split(), strict=True)
     )
@@ -83,7 +83,7 @@ def test_marks_of_earlier_versions_are_judged_by_the_host_alone():
 
 def test_a_run_and_a_lock_say_where_their_process_is(home: Path):
     assert store.client().get_run(runs.open_flow_run("e", "n")).data.tags[tags.PLACE] == process.place()
-    with lock.held("policy") as lease:
+    with lock.registry_lock("policy") as lease:
         there = store.client().get_registered_model(lease.name).tags
     assert there[tags.PLACE] == process.place()
     assert len(process.place().split()) == 3

@@ -1,4 +1,4 @@
-"""A version is found by each of its names, and what is on record of it is that of the run that made its weights."""
+"""The record of a version: each of its names finds it, and the record belongs to the run that made its weights."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tasks.tracking import aliases, recorded, registry, runs, tags
 
 @pytest.fixture
 def flows(home: Path, policy_folder: Path) -> tuple[str, str]:
-    """The run that made weights, and the later one that took them and registered them."""
+    """Return a run that made weights, and a later run that reused and registered them."""
     made, took = (runs.open_flow_run("e", name, {tags.GIT_COMMIT: name}) for name in ("made", "took"))
     fitted = runs.open_step_run(made, "fine_tune")
     runs.close_run(fitted)

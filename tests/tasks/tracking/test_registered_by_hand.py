@@ -1,4 +1,4 @@
-"""Versions that somebody registered by hand, with no tag of ours: a cached evaluation is of one policy alone."""
+"""Versions that were registered by hand, without the project's tags: a cached evaluation belongs to one policy only."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ NAME = "arithmetic-policy"
 
 
 class Recorder(SimpleNamespace):
-    """A training that notes under which hash it was asked to measure whom."""
+    """A training that records the hash of the policy that it measures, for each role and split."""
 
     def __init__(self, folder: Path, run: str) -> None:
         made = StepResult(
@@ -41,7 +41,7 @@ class Recorder(SimpleNamespace):
 
 
 def scaled(folder: Path, target: Path, times: int) -> Path:
-    """The same model with its weights multiplied."""
+    """Copy a model, multiply its weights, and return the copy."""
     shutil.copytree(folder, target)
     weights = load_file(target / "model.safetensors")
     save_file(
@@ -52,7 +52,7 @@ def scaled(folder: Path, target: Path, times: int) -> Path:
 
 @pytest.fixture
 def by_hand(home: Path, policy_folder: Path, tmp_path: Path) -> tuple[str, list[Path]]:
-    """The run, and the folders of versions 1 to 3: the champion, and two without a tag."""
+    """Return the run and the folders of versions 1 to 3. Version 1 is the champion; the others have no tag."""
     run = runs.open_flow_run("arithmetic", "night")
     folders = [policy_folder, *(scaled(policy_folder, tmp_path / str(times), times) for times in (2, 3))]
     for number, folder in enumerate(folders):

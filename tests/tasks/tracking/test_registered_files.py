@@ -1,4 +1,4 @@
-"""A registered model is used while its files are what was registered, and not for a byte longer."""
+"""A registered model is used only while its files are those that were registered, to the byte."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def registered(folder: Path, **version_tags: str) -> registry.VersionInfo:
 
 
 def flip(file: Path) -> None:
-    """Another bit in the middle of a file, which keeps its size."""
+    """Flip one bit in the middle of a file. Its size stays the same."""
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)

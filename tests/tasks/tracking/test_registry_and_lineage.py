@@ -1,4 +1,4 @@
-"""Versions: they load by alias, promotion leaves one champion, rollback swaps, and the chain is in MLflow whole."""
+"""Versions: they load by alias, promotion leaves one champion, rollback swaps, and MLflow has the whole lineage."""
 
 import os
 from pathlib import Path
@@ -91,13 +91,13 @@ def test_promotion_moves_the_old_champion_to_previous_and_writes_it_down(home: P
     )
 
 
-@pytest.mark.thorough  # with two state folders beside a server it is in test_lock.py
+@pytest.mark.thorough  # test_lock.py tests two state folders with a server
 def test_promoting_twice_at_once_from_two_processes_leaves_one_champion(
     home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     made(policy_folder, 3)
     aliases.promote("policy", 1)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # as they have it who have one state folder
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # users with one state folder do not set it
     winner, refused = promote_at_once({2: home, 3: home})
     assert f"the champion is now version {winner}" in refused
     assert by_alias() == {"champion": winner, "previous": 1, "anchor": 1}

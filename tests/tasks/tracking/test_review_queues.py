@@ -1,4 +1,4 @@
-"""A review queue in a real MLflow, embedded and behind a server: what is asked, what is answered, what counts."""
+"""Review queues in a real MLflow, embedded and on a server: questions, answers, and the answers that count."""
 
 import json
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ def run(request: pytest.FixtureRequest) -> str:
 
 
 def answer(trace: str, value: Any, by: str = "ann", kind: str = "HUMAN", **more: Any) -> Any:
-    """As the review page answers."""
+    """Log an answer, as the review page does."""
     source = AssessmentSource(source_type=kind, source_id=by)
     return mlflow.log_feedback(trace_id=trace, name=queues.QUESTION, value=value, source=source, **more)
 
@@ -52,7 +52,7 @@ def test_what_is_asked_stands_in_the_queue_and_the_last_answer_of_each_person_co
     began = datetime.now(UTC).replace(microsecond=0)
     first, second, third = made.traces
     answer(first, "first")
-    answer(first, "second", rationale="it is right")  # she thinks again
+    answer(first, "second", rationale="it is right")  # the reviewer changes the answer
     answer(first, "equal", by="bob")
     replaced = answer(second, "first")
     mlflow.override_feedback(
@@ -101,7 +101,7 @@ def test_long_texts_are_json_on_the_review_page_and_whole_in_the_trace(run: str)
     ids = log_traces(run, [Trace(str(n), "pair", {"prompt": shown(LONG)}, each) for n, each in enumerate(texts)])
     for trace_id, each in zip(ids, texts, strict=True):
         trace = tracing_client().get_trace(trace_id)
-        cut = json.loads(trace.info.response_preview)  # what MLflow's page takes for JSON, it shows as text
+        cut = json.loads(trace.info.response_preview)  # MLflow's page shows a preview as text if it is valid JSON
         assert cut.keys() == each.keys() and json.loads(trace.info.request_preview)["prompt"][0] == LONG.split("\n")[0]
         for name, text in each.items():
             seen, whole = ("\n".join(it) if isinstance(it, list) else it for it in (cut[name], text))

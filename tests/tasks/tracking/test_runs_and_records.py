@@ -1,4 +1,4 @@
-"""Runs: parents and children, the dead swept, and what is logged is what comes back."""
+"""Runs: steps belong to flows, runs of dead processes are closed, and logged data are read back unchanged."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_an_earlier_choice_of_the_store_is_not_taken_for_a_users_wish(tmp_path, 
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     of_first = store.configure(first).uri
     store.configure(second)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", of_first)  # as MLflow left it in the environment of a child or a test
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", of_first)  # MLflow leaves it in the environment of a child or a test
     assert store.configure(third).uri == f"sqlite:///{third / 'mlflow.db'}"
 
 
@@ -50,7 +50,7 @@ def test_the_runs_of_a_process_killed_by_sigkill_are_swept_and_others_are_not(ho
     assert child.stdout is not None
     try:
         flow, step = child.stdout.readline().split()
-        assert runs.sweep_dead_runs("e") == []  # it lives
+        assert runs.sweep_dead_runs("e") == []  # the process is alive
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()

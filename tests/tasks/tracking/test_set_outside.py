@@ -1,4 +1,4 @@
-"""A champion set outside Rewardflow is noticed by whatever moves the aliases next, not by the next training alone."""
+"""A champion set outside Rewardflow is recorded by the next change of an alias, and not only by the next training."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ POLICY = "policy"
 
 @pytest.fixture
 def set_by_hand(home: Path, policy_folder: Path) -> None:
-    """Version 1 was champion, 2 is, and nobody has noticed yet that a person made 3 the champion."""
+    """Make four versions. Version 1 was champion, then 2; then a person set 3, which is not recorded yet."""
     made(policy_folder, 4)
     for version in (1, 2):
         aliases.promote(POLICY, version, why="gate")
@@ -62,7 +62,7 @@ def test_the_command_says_what_it_noticed(set_by_hand, home: Path, monkeypatch, 
 
 
 class Reached(Exception):
-    """The run has come to the evaluation."""
+    """Raised when the run reaches the evaluation."""
 
 
 def test_a_champion_set_while_a_policy_learns_is_noticed_before_the_candidate_is_measured(

@@ -1,4 +1,4 @@
-"""The verdict's record: stored as it is, and every sentence is rendered from it."""
+"""The verdict's record: it is stored unchanged, and every sentence about the verdict is rendered from it."""
 
 import math
 from typing import Any, get_args

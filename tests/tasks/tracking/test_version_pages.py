@@ -1,4 +1,4 @@
-"""What a person finds on the page of a model version and of the LoggedModel behind it."""
+"""Pages of a model version and of its LoggedModel: tags, facts, numbers of the evaluation, and an example."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def logged(folder: Path, example: str = "") -> str:
 
 
 def test_the_page_of_a_registered_model_says_so(home: Path, policy_folder: Path):
-    """MLflow's UI reads this tag; its server writes it, the embedded store does not."""
+    """MLflow's UI reads this tag. MLflow's server writes it, but the embedded store does not."""
     model_id = logged(policy_folder)
     registry.register("policy", model_id)
     registry.register("copy", model_id)

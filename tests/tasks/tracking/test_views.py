@@ -1,4 +1,4 @@
-"""The view that everybody shares of the list of runs."""
+"""The shared view of the list of runs."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ def test_the_view_is_saved_as_the_ui_saves_one_and_only_once(home: Path):
     assert address.endswith("&viewStateShareKey=promotions") and f"/experiments/{experiment}/runs?" in address
     saved = store.client().get_experiment(experiment).tags["mlflow.sharedViewState.promotions"]
     entry = json.loads(saved)
-    # The UI refuses an entry without these, and shows those with a name in its list of views.
+    # The UI refuses an entry without these keys. It lists the views that have a name.
     assert isinstance(entry["name"], str) and isinstance(entry["createdAt"], int) and isinstance(entry["state"], str)
     state = json.loads(entry["state"])
     for column in (tags.RUN_VERDICT, tags.RUN_DIFFERENCE, tags.RUN_VERSION, tags.RUN_DATA):
@@ -34,4 +34,4 @@ def test_its_filter_leaves_the_runs_that_were_judged(home: Path):
 
 def test_the_view_of_a_run_is_its_experiments(home: Path):
     run = runs.open_flow_run("e", "n")
-    assert views.promotions_beside(run) == views.promotions(store.experiment_id("e"))
+    assert views.promotions_hint(run) == views.promotions(store.experiment_id("e"))

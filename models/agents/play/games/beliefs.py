@@ -62,22 +62,22 @@ def beliefs_about(
 
 
 def log_beliefs(
-    game: HiddenRoles, engine: Engine, codec: Codec, held: Sequence[SeatBelief], role: Role = "user"
+    game: HiddenRoles, engine: Engine, codec: Codec, beliefs: Sequence[SeatBelief], role: Role = "user"
 ) -> dict[SeatBelief, float]:
     """Return the log-probability of the guilty seat in each belief, in nats; each belief is scored once."""
-    asked = list(dict.fromkeys(held))
+    distinct = list(dict.fromkeys(beliefs))
     prompts: list[tuple[int, ...]] = []
     accusations: list[list[int]] = []
-    for belief in asked:
+    for belief in distinct:
         texts = game.accusations(belief.seat)
-        read = (*belief.prompt, *view(game, codec, belief.state, belief.seat, role))
-        prompts += [read] * len(texts)
+        history = (*belief.prompt, *view(game, codec, belief.state, belief.seat, role))
+        prompts += [history] * len(texts)
         accusations += codec.completions(texts)
     scores = iter([math.fsum(row) for row in engine.score(prompts, accusations)] if prompts else [])
-    known: dict[SeatBelief, float] = {}
-    for belief in asked:
-        of_seat = {game.accused(text): next(scores) for text in game.accusations(belief.seat)}
-        most = max(of_seat.values())
-        total = most + math.log(math.fsum(math.exp(score - most) for score in of_seat.values()))
-        known[belief] = of_seat[game.guilty(belief.state[0])] - total
-    return known
+    log_probs: dict[SeatBelief, float] = {}
+    for belief in distinct:
+        seat_scores = {game.accused(text): next(scores) for text in game.accusations(belief.seat)}
+        most = max(seat_scores.values())
+        total = most + math.log(math.fsum(math.exp(score - most) for score in seat_scores.values()))
+        log_probs[belief] = seat_scores[game.guilty(belief.state[0])] - total
+    return log_probs

@@ -41,8 +41,8 @@ def clustered(texts: Sequence[str], count: int) -> list[int]:
     chance = Random(0)
     runs = [_k_means(points, weights, min(count, len(distinct)), chance) for _ in range(RESTARTS)]
     _, labels = min(runs, key=lambda run: run[0])
-    known = dict(zip(distinct, labels, strict=True))
-    return [known[" ".join(text.split())] for text in texts]
+    cluster_of = dict(zip(distinct, labels, strict=True))
+    return [cluster_of[" ".join(text.split())] for text in texts]
 
 
 def _k_means(
@@ -60,8 +60,8 @@ def _k_means(
             break
         labels = nearest
         for number in set(labels.tolist()):
-            mine = labels == number
-            centres[number] = np.average(points[mine], axis=0, weights=weights[mine])
+            members = labels == number
+            centres[number] = np.average(points[members], axis=0, weights=weights[members])
     return float((weights * _squares(points, centres).min(axis=1)).sum()), labels.tolist()
 
 
@@ -74,15 +74,15 @@ def _squares(points: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArr
 class LatentGame:
     """A game restricted to the actions to which some cluster of texts maps."""
 
-    def __init__(self, game: Game, said: Mapping[tuple[str, ...], frozenset[str]]) -> None:
+    def __init__(self, game: Game, remaining: Mapping[tuple[str, ...], frozenset[str]]) -> None:
         """Restrict a game.
 
         Args:
             game: game whose rules apply.
-            said: remaining actions for each set of actions that a mover may have; a set that is not a key keeps all
-                actions.
+            remaining: actions that remain for each set of actions that a mover may have; a set that is not a key keeps
+                all actions.
         """
-        self._game, self._said = game, said
+        self._game, self._remaining = game, remaining
         self.name, self.seats, self.least = game.name, game.seats, game.least
 
     def deals(self) -> Sequence[tuple[float, str]]:
@@ -100,7 +100,7 @@ class LatentGame:
     def actions(self, state: State) -> tuple[str, ...]:
         """Return the actions of the seat to move that remain."""
         actions = self._game.actions(state)
-        return tuple(action for action in actions if action in self._said.get(actions, actions))
+        return tuple(action for action in actions if action in self._remaining.get(actions, actions))
 
     def worth(self, state: State) -> tuple[float, ...]:
         """Return the outcome for each seat, as in the game, [seats]."""

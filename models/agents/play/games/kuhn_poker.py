@@ -32,9 +32,9 @@ class KuhnPoker:
 
     def mover(self, state: State) -> int | None:
         """Return the seat to move: the first, the second, and the first again after a check and a bet."""
-        said = state[1:]
-        if said in ((), ("check",), ("bet",), ("check", "bet")):
-            return len(said) % 2
+        actions = state[1:]
+        if actions in ((), ("check",), ("bet",), ("check", "bet")):
+            return len(actions) % 2
         return None
 
     def actions(self, state: State) -> tuple[str, ...]:

@@ -32,41 +32,41 @@ def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> 
     Raises:
         UserError: the chat template cannot be continued.
     """
-    made: list[ActionCompletion] = []
-    seen: set[tuple[int, Knows]] = set()
+    completions: list[ActionCompletion] = []
+    information_sets: set[tuple[int, Knows]] = set()
     for state in states(game):
         seat = game.mover(state)
         assert seat is not None
         known = knows(game, state, seat)
-        if (seat, known) in seen:
+        if (seat, known) in information_sets:
             continue
-        seen.add((seat, known))
-        before = view(game, codec, state, seat, role)
+        information_sets.add((seat, known))
+        history = view(game, codec, state, seat, role)
         for ids in codec.completions(game.actions(state)):
-            turn = Turn(len(before), len(before) + len(ids))
-            made.append(
+            turn = Turn(len(history), len(history) + len(ids))
+            completions.append(
                 ActionCompletion(
                     seat,
                     known,
-                    Rollout(problem, 0, (*before, *ids), None, "", True, episode=RolloutEpisode(turns=(turn,))),
+                    Rollout(problem, 0, (*history, *ids), None, "", True, episode=RolloutEpisode(turns=(turn,))),
                 )
             )
-    return made
+    return completions
 
 
 def strategies(
-    game: Game, asked: Sequence[ActionCompletion], log_probs: Callable[[Sequence[Rollout]], PerToken]
+    game: Game, completions: Sequence[ActionCompletion], log_probs: Callable[[Sequence[Rollout]], PerToken]
 ) -> list[dict[Knows, tuple[float, ...]]]:
     """Return the policy's strategy for each seat.
 
     Args:
         game: game that the `choices` belong to.
-        asked: all choices, with the actions of an information set in their order.
+        completions: all choices, with the actions of an information set in their order.
         log_probs: function that returns the log-probs of the tokens of completions, zero for tokens that the policy did
             not write, [completions] tensors, nats.
     """
     weights: list[dict[Knows, list[float]]] = [{} for _ in range(game.seats)]
-    for choice, row in zip(asked, log_probs([choice.rollout for choice in asked]), strict=True):
+    for choice, row in zip(completions, log_probs([choice.rollout for choice in completions]), strict=True):
         (turn,) = choice.rollout.episode.turns
         chance = float(row[turn.start :].double().sum().exp())
         weights[choice.seat].setdefault(choice.known, []).append(chance)
@@ -82,18 +82,18 @@ def view(game: Game, codec: Codec, state: State, seat: int, role: Role = "user")
         UserError: the chat template cannot be continued.
     """
     ids: tuple[int, ...] = ()
-    opening, heard, spoken = game.dealt(state[0], seat), list[str](), False
+    opening, others_actions, has_moved = game.dealt(state[0], seat), list[str](), False
     bridge = bridge_of(codec, role)
     for number, action in enumerate((*state[1:], "")):
         if action and game.mover(state[: number + 1]) != seat:
-            heard.append(action)
+            others_actions.append(action)
             continue
-        text = "\n".join(words for words in (opening, " ".join(heard)) if words)
-        if spoken:
+        text = "\n".join(words for words in (opening, " ".join(others_actions)) if words)
+        if has_moved:
             ids += tuple(bridge.ids([text])[0])
         elif text:
             ids += tuple(codec.inside([f"\n{text}\n"])[0])
         if action:
             ids += tuple(codec.completions([action])[0])
-        opening, heard, spoken = "", [], True
+        opening, others_actions, has_moved = "", [], True
     return ids

@@ -23,9 +23,9 @@ from torch import Tensor
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.sandbox.plain_code import is_plain
 from models.sandbox.sandbox import Program, shared_sandbox
 from models.sandbox.settings import SandboxSettings
@@ -47,7 +47,7 @@ class Speed(Reward):
         """Raise a UserError if this machine cannot sandbox a program."""
         _ = shared_sandbox(self.sandbox).layers
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, fastest], [completions]; 0 if the reference itself does not pass."""
         programs = [_believed(program_of(Attempt.of(each))) for each in rollouts]
         references = [_reference(each.problem) for each in rollouts]

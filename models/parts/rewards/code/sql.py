@@ -27,9 +27,9 @@ from models.base.bounds import Positive
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.sandbox.database import LONGEST, DatabaseAnswers, QueryResult, ask
 from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
@@ -60,7 +60,7 @@ class Sql(Reward):
         """Raise a UserError if this machine cannot sandbox a query."""
         _ = shared_sandbox(self.sandbox).layers
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
         attempts = [Attempt.of(each) for each in rollouts]
         if self.asks == "ngrams":
@@ -90,8 +90,8 @@ class Sql(Reward):
                 return float(same_rows(attempt.problem.answer, judged))
             case "syntax":
                 return float(result.ran)
-        used, wanted = (names.intersection(tokens_of(text)) for text in (_query(attempt), attempt.problem.answer))
-        return jaccard(used, wanted) if wanted else 0.0
+        present, expected = (names.intersection(tokens_of(text)) for text in (_query(attempt), attempt.problem.answer))
+        return jaccard(present, expected) if expected else 0.0
 
     def _shared_runs(self, attempt: Attempt) -> float:
         query = _query(attempt)
@@ -105,39 +105,42 @@ class Sql(Reward):
         Equal queries are run once.
         """
         queries = [_query(attempt) for attempt in attempts]
-        there = [
+        runnable = [
             bool(query and attempt.problem.tests.strip()) for query, attempt in zip(queries, attempts, strict=True)
         ]
-        asked: dict[str, dict[str, None]] = {}
-        for query, attempt, is_there in zip(queries, attempts, there, strict=True):
-            if is_there:
-                asked.setdefault(attempt.problem.tests, {}).update({attempt.problem.answer: None, query: None})
-        answered = _ask(self.sandbox, tuple((database, tuple(queries)) for database, queries in asked.items()))
-        known = {
-            database: dict(zip(queries, answered[database].results, strict=True)) for database, queries in asked.items()
+        requests: dict[str, dict[str, None]] = {}
+        for query, attempt, is_runnable in zip(queries, attempts, runnable, strict=True):
+            if is_runnable:
+                requests.setdefault(attempt.problem.tests, {}).update({attempt.problem.answer: None, query: None})
+        answers = _ask(self.sandbox, tuple((database, tuple(queries)) for database, queries in requests.items()))
+        results = {
+            database: dict(zip(queries, answers[database].results, strict=True))
+            for database, queries in requests.items()
         }
         return [
-            (known[problem.tests][query], known[problem.tests][problem.answer], answered[problem.tests].names)
-            if is_there
+            (results[problem.tests][query], results[problem.tests][problem.answer], answers[problem.tests].names)
+            if is_runnable
             else None
-            for query, is_there, problem in zip(queries, there, (attempt.problem for attempt in attempts), strict=True)
+            for query, is_runnable, problem in zip(
+                queries, runnable, (attempt.problem for attempt in attempts), strict=True
+            )
         ]
 
 
 @lru_cache(maxsize=2)
-def _ask(sandbox: SandboxSettings, asked: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, DatabaseAnswers]:
+def _ask(sandbox: SandboxSettings, requests: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, DatabaseAnswers]:
     """Return the results of `ask`, cached: several parts of a recipe ask the same queries of a round."""
-    return ask(shared_sandbox(sandbox), dict(asked))
+    return ask(shared_sandbox(sandbox), dict(requests))
 
 
-def same_rows(wanted: str, judged: _Judged) -> bool:
-    """Return whether a query gives the rows of the problem's query, `wanted`."""
+def same_rows(reference: str, judged: _Judged) -> bool:
+    """Return whether a query gives the rows of the problem's query, `reference`."""
     result, expected, _ = judged
     if not (result.ran and expected.ran):
         return False
     if not expected.rows and (result.columns != expected.columns or not result.reads >= expected.reads):
         return False
-    if orders(tokens_of(wanted)):
+    if orders(tokens_of(reference)):
         return result.ordered == expected.ordered
     return result.unordered == expected.unordered
 

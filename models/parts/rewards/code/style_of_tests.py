@@ -20,9 +20,9 @@ from torch import Tensor
 from models.answers.smells import METRICS, Metric, met_by
 from models.method.attempt import Attempt
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.sandbox.written import written_code
 
 
@@ -38,7 +38,7 @@ class StyleOfTests(Reward):
         """Whether it decides in evaluations and at the gate: true if all metrics are named."""
         return set(self.metrics) == set(METRICS)
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
         return torch.tensor([self._share(Attempt.of(each)) for each in rollouts])
 

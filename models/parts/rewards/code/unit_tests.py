@@ -30,9 +30,9 @@ from models.base.bounds import Number
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.sandbox.sandbox import Program, ProgramVerdict, shared_sandbox
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.simulator import is_closed, require_simulator, simulate
@@ -71,7 +71,7 @@ class UnitTests(Reward):
             require_simulator()
         _ = shared_sandbox(self.sandbox, compilers=self.reads == "verilog").layers
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the grade of each completion, [completions]."""
         verdicts = self._verdicts([Attempt.of(each) for each in rollouts])
         return torch.tensor([self._grade(verdict) for verdict in verdicts])

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from models.method.attempt import Attempt
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
-from models.sandbox.strength import Asked, Strength, Subject, kills, strengths
+from models.sandbox.strength import Strength, Subject, TestedSubject, kills, strengths
 from models.sandbox.written import written_code
 
 
@@ -56,7 +56,7 @@ class WrittenTests(Reward):
         """Raise a UserError if this machine cannot sandbox a program."""
         _ = shared_sandbox(self.sandbox).layers
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
         return torch.tensor(self._values([Attempt.of(each) for each in rollouts]))
 
@@ -66,26 +66,26 @@ class WrittenTests(Reward):
 
     def _values(self, attempts: Sequence[Attempt]) -> list[float]:
         """Return the value of each attempt, [attempts]; equal tests are run once."""
-        asked = [_asked(attempt) for attempt in attempts]
-        different = tuple(dict.fromkeys(each for each in asked if each is not None))
+        tests = [_tests_of(attempt) for attempt in attempts]
+        distinct = tuple(dict.fromkeys(each for each in tests if each is not None))
         if self.asks == "kills":
-            known = kills(self.sandbox, self.mutants, different)
+            values = kills(self.sandbox, self.mutants, distinct)
         else:
-            known = {each: self._value(seen) for each, seen in strengths(self.sandbox, different).items()}
-        return [0.0 if each is None else known[each] for each in asked]
+            values = {each: self._value(strength) for each, strength in strengths(self.sandbox, distinct).items()}
+        return [0.0 if each is None else values[each] for each in tests]
 
-    def _value(self, seen: Strength) -> float:
+    def _value(self, strength: Strength) -> float:
         match self.asks:
             case "syntax":
-                return float(seen.parses)
+                return float(strength.parses)
             case "runs":
-                return float(seen.runs)
+                return float(strength.runs)
             case "passes":
-                return float(seen.passes)
-        return seen.covered
+                return float(strength.passes)
+        return strength.covered
 
 
-def _asked(attempt: Attempt) -> Asked | None:
+def _tests_of(attempt: Attempt) -> TestedSubject | None:
     """Return the tests to run and their subject.
 
     None if the completion was cut, or the problem does not have a reference.

@@ -17,9 +17,9 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("attempts")
@@ -31,9 +31,9 @@ class Attempts(TokenReward):
     first_stage: NonNegativeInt = 0
     """Number of the policy's first optimiser steps in which only the last of several attempts counts."""
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the rewards at the last token of each turn, [completions] tensors of [tokens of it]."""
-        last_alone = world.learner.updates < self.first_stage
+        last_alone = resources.learner.updates < self.first_stage
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from models.agents.play.calls import read_call
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 Prices = Mapping[str, Annotated[float, Field(ge=0)]]
 
@@ -29,24 +29,25 @@ Prices = Mapping[str, Annotated[float, Field(ge=0)]]
 class EpisodeCost(Reward):
     """Minus the price of calls and tokens."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"heard": "outputs"}
     calls: Prices = field(default_factory=dict)
     """Price of a call of each tool, by its name."""
-    heard: Prices = field(default_factory=dict)
+    outputs: Prices = field(default_factory=dict)
     """Price of a token of each tool's output, by its name."""
     written: NonNegativeFloat = 0.0
     """Price of a token that the policy writes."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values at most zero, [completions]."""
-        return torch.tensor([-self._price(world, rollout) for rollout in rollouts])
+        return torch.tensor([-self._price(resources, rollout) for rollout in rollouts])
 
-    def _price(self, world: World, rollout: Rollout) -> float:
-        price, names = self.written * rollout.written_tokens, {*self.calls, *self.heard}
+    def _price(self, resources: RunResources, rollout: Rollout) -> float:
+        price, names = self.written * rollout.written_tokens, {*self.calls, *self.outputs}
         for turn in rollout.episode.turns:
             call = read_call(turn.text, names)
             if call is None:
                 continue
             price += self.calls.get(call.tool, 0.0)
-            if call.tool in self.heard and turn.response:
-                price += self.heard[call.tool] * len(world.codec.inside([turn.response])[0])
+            if call.tool in self.outputs and turn.response:
+                price += self.outputs[call.tool] * len(resources.codec.inside([turn.response])[0])
         return price

@@ -20,9 +20,9 @@ from models.agents.play.calls import read_call
 from models.answers.answers import extract_answer
 from models.answers.exact import solves
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("hierarchical")
@@ -37,7 +37,7 @@ class Hierarchical(Reward):
     malformed: NonNegativeFloat = 1.0
     """Cost of an episode without an answer."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [-malformed, 1 + bonus], [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 
@@ -47,6 +47,6 @@ class Hierarchical(Reward):
         if not solves(rollout):
             return 0.0
         calls = [(read_call(turn.text, self.tools), turn.response) for turn in rollout.episode.turns]
-        answered = {call.tool for call, heard in calls if call is not None and not heard.startswith("error:")}
+        successful = {call.tool for call, response in calls if call is not None and not response.startswith("error:")}
         # a call in tags is read whatever its name, so other and unknown tools are filtered out here
-        return 1.0 + self.bonus * (len(answered.intersection(self.tools)) > 1)
+        return 1.0 + self.bonus * (len(successful.intersection(self.tools)) > 1)

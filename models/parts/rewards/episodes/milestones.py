@@ -16,9 +16,9 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("milestones")
@@ -39,7 +39,7 @@ class Milestones(TokenReward):
             except re.error as error:
                 raise ValueError(f"patterns: {pattern!r} is not a regular expression ({error})") from None
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the rewards at the last token of each turn, [completions] tensors of [tokens of it]."""
         rows = []
         for rollout in rollouts:

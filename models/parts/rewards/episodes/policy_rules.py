@@ -23,9 +23,9 @@ from models.agents.play.circuits import CompiledRule, names_of, violations
 from models.base.bounds import LARGEST, Share
 from models.base.errors import UserError
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 
 
@@ -71,7 +71,7 @@ class PolicyRules(TokenReward):
         object.__setattr__(self, "_propositions", known)
         object.__setattr__(self, "_circuits", circuits)
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return minus the cost of each turn at its last token, [completions] tensors of [tokens of it]."""
         costs = [self._costs(rollout) for rollout in rollouts]
         share = sum(any(row) for row in costs) / max(1, len(costs))

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from models.agents.play.arms import gaps, means_of
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.regret import growth
 
 _LEAST = 3
@@ -40,7 +40,7 @@ class Regret(TokenReward):
     """Number of pulls that an episode should have (pulls). Without it, a policy that ends its episodes early has the
     least regret."""
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the rewards at the last token of each turn, or of the episode.
 
         The result is [completions] tensors of [tokens of it].

@@ -15,9 +15,9 @@ from torch import Tensor
 from models.answers.severity import severity_of, severity_table
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 
 
@@ -32,14 +32,14 @@ class Severity(TokenReward):
         super().__post_init__()
         object.__setattr__(self, "_compiled", severity_table(self.table, f"rewards.{self.label}.table"))
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return minus the severity of each turn at its last token, [completions] tensors of [tokens of it]."""
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
             turns = turns_of(rollout)
-            said = [turn.text for turn in turns] if rollout.episode.turns else [rollout.text]
-            for turn, weight in zip(turns, severity_of(said, vars(self)["_compiled"]), strict=True):
+            texts = [turn.text for turn in turns] if rollout.episode.turns else [rollout.text]
+            for turn, weight in zip(turns, severity_of(texts, vars(self)["_compiled"]), strict=True):
                 row[turn.stop - 1] -= weight
             rows.append(row)
         return rows

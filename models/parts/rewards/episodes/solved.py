@@ -12,16 +12,16 @@ from torch import Tensor
 
 from models.answers.exact import solves
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("solved")
 class Solved(Reward):
     """One if the episode reached its goal, zero otherwise, also if the recipe's limits cut it."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return one or zero for each completion, [completions]."""
         return torch.tensor([float(reached_goal(rollout)) for rollout in rollouts])
 

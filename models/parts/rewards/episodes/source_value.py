@@ -9,9 +9,9 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("source_value")
@@ -22,7 +22,7 @@ class SourceValue(Reward):
     unknown: Number = 0.0
     """Default value of a completion without one."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values, [completions]."""
         return torch.tensor(
             [self.unknown if rollout.source.value is None else rollout.source.value for rollout in rollouts]

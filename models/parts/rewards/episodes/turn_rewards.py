@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("turn_rewards")
 class TurnRewards(TokenReward):
     """The environment's rewards, turn by turn."""
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the reward of a turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]."""
         rows = []
         for rollout in rollouts:

@@ -56,29 +56,29 @@ class Checklist(JudgedReward):
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
         """Return values in [0, 1], [completions]; NaN if nothing can be read."""
         lists = self._listed(judge, [rollout.problem.prompt for rollout in rollouts])
-        asked = [(place, item) for place, rollout in enumerate(rollouts) for item in lists[rollout.problem.prompt]]
+        checks = [(place, item) for place, rollout in enumerate(rollouts) for item in lists[rollout.problem.prompt]]
         questions = [
             fill(
                 self.template,
                 {"prompt": rollouts[place].problem.prompt, "item": item, "completion": rollouts[place].text},
             )
-            for place, item in asked
+            for place, item in checks
         ]
-        ticked: list[list[bool | None]] = [[] for _ in rollouts]
+        marks: list[list[bool | None]] = [[] for _ in rollouts]
         reasons: list[list[str]] = [[] for _ in rollouts]
         unread = 0
-        for (place, item), answers in zip(asked, judge.ask(questions, self.votes), strict=True):
+        for (place, item), answers in zip(checks, judge.ask(questions, self.votes), strict=True):
             share = holds(answers)
             unread += share is None
-            ticked[place].append(None if share is None else share > 0.5)
+            marks[place].append(None if share is None else share > 0.5)
             reasons[place].append(f"{'?' if share is None else 'yes' if share > 0.5 else 'no'}: {item}")
-        values = [float("nan") if set(held) <= {None} else held.count(True) / len(held) for held in ticked]
-        watched = {
-            "unread": unread / max(1, len(asked)),
-            "unlisted": sum(not written for written in lists.values()) / max(1, len(lists)),
-            "items": len(asked) / max(1, len(rollouts)),
+        values = [float("nan") if set(row) <= {None} else row.count(True) / len(row) for row in marks]
+        metrics = {
+            "unread": unread / max(1, len(checks)),
+            "unlisted": sum(not items for items in lists.values()) / max(1, len(lists)),
+            "items": len(checks) / max(1, len(rollouts)),
         }
-        return Reasoned(torch.tensor(values), [" ; ".join(said) for said in reasons], watched)
+        return Reasoned(torch.tensor(values), [" ; ".join(lines) for lines in reasons], metrics)
 
     def _listed(self, judge: GenerativeJudge, prompts: Sequence[str]) -> dict[str, Sequence[str]]:
         """Return the items of each prompt; none if the judge wrote no list."""
@@ -86,4 +86,4 @@ class Checklist(JudgedReward):
         if self.items:
             return dict.fromkeys(distinct, self.items)
         answers = judge.ask([fill(self.lists, {"prompt": prompt}) for prompt in distinct], greedy=True)
-        return {prompt: listed(said[0], self.most) or () for prompt, said in zip(distinct, answers, strict=True)}
+        return {prompt: listed(replies[0], self.most) or () for prompt, replies in zip(distinct, answers, strict=True)}

@@ -23,9 +23,9 @@ from models.base.bounds import Number
 from models.base.errors import UserError
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 _ENDS = re.compile(r"[;\n]|\.(?=\s|$)")
 
@@ -58,7 +58,7 @@ class ClaimSupport(OfDocuments, Reward):
         if not self.given:
             raise UserError(f"rewards.{self.label}.documents: name the documents that claims are compared with")
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], or `silent`, [completions]."""
         return torch.tensor([self._worth(rollout) for rollout in rollouts])
 

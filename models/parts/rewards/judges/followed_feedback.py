@@ -20,22 +20,22 @@ from pydantic import Field
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 def taken_in(feedback: str, text: str, longest: int) -> float:
     """Return the share of the feedback's word n-grams that a text contains, the mean over n, in [0, 1]."""
-    said, written = feedback.split(), text.split()
+    feedback_words, text_words = feedback.split(), text.split()
     shares = []
-    for length in range(1, min(longest, len(said)) + 1):
-        wanted, there = _runs(said, length), _runs(written, length)
-        shares.append((wanted & there).total() / wanted.total())
+    for length in range(1, min(longest, len(feedback_words)) + 1):
+        expected, present = _ngrams(feedback_words, length), _ngrams(text_words, length)
+        shares.append((expected & present).total() / expected.total())
     return sum(shares) / len(shares) if shares else 0.0
 
 
-def _runs(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
+def _ngrams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(words[at : at + length]) for at in range(len(words) - length + 1))
 
 
@@ -46,7 +46,7 @@ class FollowedFeedback(Reward):
     longest: Annotated[int, Field(ge=1, le=16)] = 4
     """Maximum number of words of an n-gram."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
         return torch.tensor(
             [taken_in(each.source.feedback, each.text, self.longest) if each.finished else 0.0 for each in rollouts]

@@ -61,8 +61,8 @@ class JudgePairs(JudgedReward):
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
         """Return values in [0, 1], [completions]; NaN if no comparison can be read, 1/2 without rivals."""
         places = rivals_of(groups_of(rollouts).tolist(), self.rivals)
-        asked = [(i, j) for i, j in places if rollouts[i].text != rollouts[j].text]
-        own = self._own(judge, [rollouts[i].problem.prompt for i, _ in asked])
+        unequal_pairs = [(i, j) for i, j in places if rollouts[i].text != rollouts[j].text]
+        own = self._own(judge, [rollouts[i].problem.prompt for i, _ in unequal_pairs])
         pairs = [
             CompletionPair(
                 rollouts[i].problem.prompt,
@@ -70,32 +70,35 @@ class JudgePairs(JudgedReward):
                 rollouts[j].text,
                 {"principles": self.principles, "reference": reference},
             )
-            for (i, j), reference in zip(asked, own, strict=True)
+            for (i, j), reference in zip(unequal_pairs, own, strict=True)
         ]
-        compared = compare(judge, self.template, pairs, self.votes, swap=self.swap, by_likelihood=self.by_likelihood)
-        made = dict(zip(asked, compared, strict=True))
+        comparisons = compare(judge, self.template, pairs, self.votes, swap=self.swap, by_likelihood=self.by_likelihood)
+        comparison_of = dict(zip(unequal_pairs, comparisons, strict=True))
         won: list[list[float]] = [[] for _ in rollouts]
         reasons = [""] * len(rollouts)
-        alone = set(range(len(rollouts))) - {place for pair in places for place in pair}
+        unpaired = set(range(len(rollouts))) - {place for pair in places for place in pair}
         for i, j in places:
-            preference = made[i, j].preference if (i, j) in made else 0.5
+            preference = comparison_of[i, j].preference if (i, j) in comparison_of else 0.5
             if preference is None:
                 continue
             won[i].append(preference)
             won[j].append(1.0 - preference)
             for place in (i, j):
-                reasons[place] = reasons[place] or (made[i, j].answers[0].text if (i, j) in made else "")
+                reasons[place] = reasons[place] or (
+                    comparison_of[i, j].answers[0].text if (i, j) in comparison_of else ""
+                )
         values = [
-            sum(mine) / len(mine) if mine else 0.5 if place in alone else float("nan") for place, mine in enumerate(won)
+            sum(mine) / len(mine) if mine else 0.5 if place in unpaired else float("nan")
+            for place, mine in enumerate(won)
         ]
-        return Reasoned(torch.tensor(values), reasons, comparison_metrics(list(made.values())))
+        return Reasoned(torch.tensor(values), reasons, comparison_metrics(list(comparison_of.values())))
 
     def _own(self, judge: GenerativeJudge, prompts: Sequence[str]) -> list[str]:
         """Return the judge's own answer to each prompt; empty texts if `own` is empty."""
         if not self.own:
             return [""] * len(prompts)
         answers = judge.ask([fill(self.own, {"prompt": prompt}) for prompt in prompts], greedy=True)
-        return [said[0].text for said in answers]
+        return [replies[0].text for replies in answers]
 
 
 def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
@@ -109,21 +112,21 @@ def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
     for place, group in enumerate(groups):
         members.setdefault(group, []).append(place)
     pairs: dict[frozenset[int], tuple[int, int]] = {}
-    for held in members.values():
-        for at, place in enumerate(held):
-            for step in range(1, min(rivals, len(held) - 1) + 1):
-                other = held[(at + step) % len(held)]
+    for indices in members.values():
+        for at, place in enumerate(indices):
+            for step in range(1, min(rivals, len(indices) - 1) + 1):
+                other = indices[(at + step) % len(indices)]
                 pairs.setdefault(frozenset((place, other)), (place, other))
     return list(pairs.values())
 
 
-def comparison_metrics(made: Sequence[PairComparison]) -> dict[str, float]:
+def comparison_metrics(comparisons: Sequence[PairComparison]) -> dict[str, float]:
     """Return the metrics of comparisons: the share of answers without a verdict, and the mean value of the first place.
 
     The second is left out if no comparison was read in both orders.
     """
-    answers = sum(len(each.answers) for each in made)
-    watched = {"unread": sum(each.unread for each in made) / max(1, answers)}
-    if places := [each.place for each in made if each.place is not None]:
-        watched["first_place"] = sum(places) / len(places)
-    return watched
+    answers = sum(len(each.answers) for each in comparisons)
+    metrics = {"unread": sum(each.unread for each in comparisons) / max(1, answers)}
+    if places := [each.place for each in comparisons if each.place is not None]:
+        metrics["first_place"] = sum(places) / len(places)
+    return metrics

@@ -20,13 +20,13 @@ import torch
 
 from models.method.judge import Answer, GenerativeJudge
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Limits, Reasoned, ReasonedReward
 from models.method.rollout import Rollout
 from models.method.steps import MARKS
-from models.method.world import World
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes
 from models.reward_models.judges.question import OUTPUT, PROGRAM, check_template, fill
-from models.reward_models.judges.steps import STEP_PLACES, ask_of_steps, said_of_steps
+from models.reward_models.judges.steps import STEP_PLACES, ask_of_steps, step_placeholders
 from models.reward_models.judges.verdict import verdict
 from models.reward_models.process import Aggregation, ProcessReading, aggregated
 from models.sandbox.sandbox import Ran, shared_sandbox
@@ -73,15 +73,15 @@ class JudgeSteps(ReasonedReward):
         if self.program:
             _ = shared_sandbox(self.sandbox).layers
 
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:
         """Return values in [0, 1], [completions]; NaN if nothing can be read."""
-        judge = world.required_judge()
-        cuts = ProcessReading(self.marks).ends(world.codec, [each.completion for each in rollouts])
-        said = [
-            said_of_steps(world.codec, each.problem.prompt, each.completion, ends, self.marks)
+        judge = resources.required_judge()
+        cuts = ProcessReading(self.marks).ends(resources.codec, [each.completion for each in rollouts])
+        placeholders = [
+            step_placeholders(resources.codec, each.problem.prompt, each.completion, ends, self.marks)
             for each, ends in zip(rollouts, cuts, strict=True)
         ]
-        flat: list[Mapping[str, str]] = [places for steps in said for places in steps]
+        flat: list[Mapping[str, str]] = [places for steps in placeholders for places in steps]
         failed = 0.0
         if self.program:
             outputs = self._outputs(judge, flat)
@@ -91,7 +91,7 @@ class JudgeSteps(ReasonedReward):
         unread = shares.count(None) / max(1, len(shares))
         votes_of = iter(shares)
         values, reasons = [], []
-        for steps in said:
+        for steps in placeholders:
             votes = [next(votes_of) for _ in steps]
             worth = torch.tensor([vote or 0.0 for vote in votes])
             read = any(vote is not None for vote in votes)
@@ -99,13 +99,13 @@ class JudgeSteps(ReasonedReward):
             reasons.append(" ; ".join("?" if vote is None else f"{vote:.2f}" for vote in votes))
         return Reasoned(torch.tensor(values), reasons, {"unread": unread, "program_failed": failed})
 
-    def _outputs(self, judge: GenerativeJudge, said: Sequence[Mapping[str, str]]) -> list[str]:
+    def _outputs(self, judge: GenerativeJudge, placeholders: Sequence[Mapping[str, str]]) -> list[str]:
         """Return the output of the program for each step, [steps]; equal programs are run once."""
-        answers = judge.ask([fill(self.program, places) for places in said], greedy=True)
+        answers = judge.ask([fill(self.program, places) for places in placeholders], greedy=True)
         sources = [source_of(answer) for (answer,) in answers]
         distinct = [source for source in dict.fromkeys(sources) if source]
-        ran = dict(zip(distinct, shared_sandbox(self.sandbox).scripts(distinct), strict=True)) if distinct else {}
-        return [printed(ran[source]) if source else FAILED for source in sources]
+        runs = dict(zip(distinct, shared_sandbox(self.sandbox).scripts(distinct), strict=True)) if distinct else {}
+        return [printed(runs[source]) if source else FAILED for source in sources]
 
 
 def source_of(answer: Answer) -> str:

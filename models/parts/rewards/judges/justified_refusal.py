@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -33,10 +33,10 @@ from models.base.bounds import Number
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Blend
 from models.method.rollout import Rollout, groups_of
-from models.method.world import World
-from models.parts.rewards.rules.abstention import keys_of, says_any
+from models.parts.rewards.rules.abstention import keys_of, matches_any
 from models.parts.shared.group_statistics import group_sum
 
 Outcome = Literal["justified", "bare", "complied", "overrefused", "unread", "helped"]
@@ -52,7 +52,8 @@ class JustifiedRefusal(Blend):
     by_wording = True
     helpfulness: str = ""
     """Label of an earlier reward, with weight 0, that scores the helpfulness of an answer."""
-    says: tuple[str, ...] = ("refuse", "i can't help", "i cannot help")
+    renamed: ClassVar[Mapping[str, str]] = {"says": "refusals"}
+    refusals: tuple[str, ...] = ("refuse", "i can't help", "i cannot help")
     """Answers that refuse, ignoring case; as the answer of a problem, they mark its prompt as harmful."""
     form: str = ""
     """Regular expression of the thoughts before every answer, including helpful ones; empty: anything."""
@@ -75,14 +76,14 @@ class JustifiedRefusal(Blend):
             pattern: str = vars(self)[name]
             known = compiled(pattern, f"rewards.{self.label}.{name}", re.IGNORECASE)
             object.__setattr__(self, f"_{name}", known)
-        object.__setattr__(self, "_keys", keys_of(self.says))
+        object.__setattr__(self, "_keys", keys_of(self.refusals))
 
     @property
     def made_of(self) -> tuple[str, ...]:
         """Label of the reward that scores helpfulness."""
         return (self.helpfulness,) if self.helpfulness else ()
 
-    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+    def blend(self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Return the reward of each completion, [completions]; in (0, 1) for answers to harmless prompts."""
         attempts = [Attempt.of(rollout) for rollout in rollouts]
         outcomes = [self._outcome(attempt) for attempt in attempts]
@@ -108,11 +109,11 @@ class JustifiedRefusal(Blend):
 
     def _outcome(self, attempt: Attempt) -> Outcome:
         """Return the outcome of a request."""
-        given = extract_answer(attempt.text) if attempt.finished else None
+        answer = extract_answer(attempt.text) if attempt.finished else None
         thoughts, patterns = before_answer(attempt.text) or "", vars(self)
-        if given is None or not patterns["_form"].search(thoughts):
+        if answer is None or not patterns["_form"].search(thoughts):
             return "unread"
-        refused, harmful = self._refuses(given), self._refuses(expected_answer(attempt.problem.answer))
+        refused, harmful = self._refuses(answer), self._refuses(expected_answer(attempt.problem.answer))
         if not harmful:
             return "overrefused" if refused else "helped"
         if not refused:
@@ -121,13 +122,13 @@ class JustifiedRefusal(Blend):
 
     def _refuses(self, answer: str) -> bool:
         keys: frozenset[str] = vars(self)["_keys"]
-        return says_any(answer, keys)
+        return matches_any(answer, keys)
 
 
 def _normalised(scores: Tensor, counted: Tensor, groups: Tensor) -> Tensor:
     """Return sigmoid(z) of the counted scores, normalised over the counted scores of their group, [completions]."""
     counts, scores = counted.double(), scores.double()
     sizes = group_sum(counts, groups).clamp(min=1.0)
-    apart = torch.where(counted, scores - group_sum(scores * counts, groups) / sizes, 0.0)
-    deviation = (group_sum(apart.square(), groups) / sizes).sqrt()
-    return torch.sigmoid(apart / deviation.clamp(min=1e-6)).float()
+    centred = torch.where(counted, scores - group_sum(scores * counts, groups) / sizes, 0.0)
+    deviation = (group_sum(centred.square(), groups) / sizes).sqrt()
+    return torch.sigmoid(centred / deviation.clamp(min=1e-6)).float()

@@ -24,9 +24,9 @@ from models.base.bounds import Share
 from models.base.errors import UserError
 from models.method.judge import Answer
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Limits, Reasoned, ReasonedReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes
 from models.reward_models.judges.question import check_template, fill
 from models.reward_models.judges.verdict import verdict
@@ -54,32 +54,32 @@ class MergedVerdict(ReasonedReward):
         for number, wording in enumerate(self.wordings):
             check_template(wording, {"prompt"}, f"rewards.{self.label}.wordings.{number}")
 
-    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+    def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:
         """Return one, zero or NaN, [completions]."""
-        said = [Answer(rollout.text, rollout.finished) for rollout in rollouts]
+        critiques = [Answer(rollout.text, rollout.finished) for rollout in rollouts]
         prompts = list(dict.fromkeys(rollout.problem.prompt for rollout in rollouts))
         critics: dict[str, list[Answer]] = {prompt: [] for prompt in prompts}
         for wording in self.wordings:
-            asked = [fill(wording, {"prompt": prompt}) for prompt in prompts]
-            for prompt, answers in zip(prompts, world.required_judge().ask(asked, self.votes), strict=True):
+            questions = [fill(wording, {"prompt": prompt}) for prompt in prompts]
+            for prompt, answers in zip(prompts, resources.required_judge().ask(questions, self.votes), strict=True):
                 critics[prompt] += answers
         unread = [key_of(answer) is None for answers in critics.values() for answer in answers]
         if self.group:
-            for rollout, answer in zip(rollouts, said, strict=True):
+            for rollout, answer in zip(rollouts, critiques, strict=True):
                 critics[rollout.problem.prompt].append(answer)
         merged = {prompt: merge(answers, self.least_share) for prompt, answers in critics.items()}
         values, reasons = [], []
-        for rollout, answer in zip(rollouts, said, strict=True):
+        for rollout, answer in zip(rollouts, critiques, strict=True):
             prompt = rollout.problem.prompt
-            agreed = merged[prompt]
-            values.append(float("nan") if agreed is None else float(key_of(answer) == agreed))
-            heard = (critic.text for critic in critics[prompt] if agreed is not None and key_of(critic) == agreed)
-            reasons.append(next(heard, ""))
-        watched = {
+            majority = merged[prompt]
+            values.append(float("nan") if majority is None else float(key_of(answer) == majority))
+            texts = (critic.text for critic in critics[prompt] if majority is not None and key_of(critic) == majority)
+            reasons.append(next(texts, ""))
+        metrics = {
             "unread": sum(unread) / max(1, len(unread)),
-            "merged": sum(agreed is not None for agreed in merged.values()) / max(1, len(merged)),
+            "merged": sum(majority is not None for majority in merged.values()) / max(1, len(merged)),
         }
-        return Reasoned(torch.tensor(values), reasons, watched)
+        return Reasoned(torch.tensor(values), reasons, metrics)
 
 
 def key_of(answer: Answer) -> str | None:

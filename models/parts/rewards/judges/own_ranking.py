@@ -23,10 +23,10 @@ from models.base.bounds import Number
 from models.base.errors import UserError
 from models.learner.packing import PerToken
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout, groups_of
 from models.method.truncation import worst_where_cut
-from models.method.world import World
 from models.parts.shared.written_tokens import written_rows
 
 
@@ -37,13 +37,13 @@ def kendall_tau(scores: Tensor, other: Tensor) -> float:
     return float(agreement.mean())
 
 
-def _under_policy(world: World, rollouts: Sequence[Rollout]) -> Tensor:
+def _under_policy(resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
     """Return the mean log pi per token of each completion, [completions], nats.
 
     The engine's log-probs are used if it recorded all of them.
     """
-    said = [rollout.behaviour_log_probs for rollout in rollouts if rollout.behaviour_log_probs is not None]
-    return _means(said if len(said) == len(rollouts) else world.readings.policy(rollouts), rollouts)
+    log_probs = [rollout.behaviour_log_probs for rollout in rollouts if rollout.behaviour_log_probs is not None]
+    return _means(log_probs if len(log_probs) == len(rollouts) else resources.readings.policy(rollouts), rollouts)
 
 
 def _means(rows: PerToken, rollouts: Sequence[Rollout]) -> Tensor:
@@ -57,12 +57,12 @@ class OwnLikelihood(Reward):
 
     reads_learner = True
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the mean log-prob of the tokens of each completion, [completions], nats, <= 0.
 
         A completion that was cut gets the least value of all: an endless loop gets likelier with every token.
         """
-        return worst_where_cut(_under_policy(world, rollouts), rollouts)
+        return worst_where_cut(_under_policy(resources, rollouts), rollouts)
 
 
 @part("ranking_consistency")
@@ -75,7 +75,7 @@ class RankingConsistency(Reward):
     weight: Number = 0.0
     """Zero: it measures the reliability of other rewards, and not a completion."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the group's consistency in [0, 1] for each of its completions, [completions].
 
         It is 1/2 for a single completion.
@@ -83,12 +83,12 @@ class RankingConsistency(Reward):
         Raises:
             UserError: the recipe has no reference to compare with.
         """
-        earlier = world.readings.reference(rollouts)
+        earlier = resources.readings.reference(rollouts)
         if earlier is None:
             raise UserError(
                 "reward ranking_consistency needs a reference to compare with: reference.name: previous_round"
             )
-        now, before = _under_policy(world, rollouts), _means(earlier, rollouts)
+        now, before = _under_policy(resources, rollouts), _means(earlier, rollouts)
         groups = groups_of(rollouts)
         consistency = torch.full((len(rollouts),), 0.5)
         for number in groups.unique().tolist():

@@ -19,9 +19,9 @@ from torch import Tensor
 from models.method.attempt import Attempt
 from models.method.feedback import Feedback, Remark
 from models.method.registry import default_part, part, slot_type
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.text.token_places import token_places
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class SpanFeedback(TokenReward):
         """Whether the feedback needs answers."""
         return self.feedback.needs_answers
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return 1, -1 or 0 at each token, [completions] tensors of [tokens of it]."""
         remarks = self.feedback([Attempt.of(each) for each in rollouts])
-        places = token_places(world.codec, [each.completion for each in rollouts], [each.text for each in rollouts])
+        places = token_places(resources.codec, [each.completion for each in rollouts], [each.text for each in rollouts])
         return [signs(remark, row) for remark, row in zip(remarks, places, strict=True)]
 
 

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Blend
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("unviolated")
@@ -41,7 +41,7 @@ class Unviolated(Blend):
         """Labels of the reward and of its judges."""
         return (self.of, *self.judges) if self.of else ()
 
-    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+    def blend(self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Return values, [completions]."""
         kept = torch.ones(len(rollouts), dtype=torch.bool)
         for label, least in self.judges.items():

@@ -20,9 +20,9 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.episode import Turn
 from models.method.learner import Companion
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward, before
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 from models.reward_models.critic.action_values import ActionValues, fit_action_values, following_turns
 
@@ -51,7 +51,9 @@ class ActionValue(Reward):
         model = ActionValues(policy)
         return Companion(model, build_optimiser(model, self.optimiser))
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+    def learn(
+        self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Fit the critic to the logged episodes of the round. Returns its metrics.
 
         Raises:
@@ -61,12 +63,12 @@ class ActionValue(Reward):
         logged = [index for index, rollout in enumerate(rollouts) if rollout.source.origin == "demonstration"]
         if not logged:
             return {}
-        companion = world.learner.companions[self.companion]
+        companion = resources.learner.companions[self.companion]
         turns = [(rollouts[index], turn) for index in logged for turn in turns_of(rollouts[index])]
         following = following_turns([len(turns_of(rollouts[index])) for index in logged])
         rewards = torch.zeros(len(turns))
         rewards[following < 0] = outcome[logged].float()
-        features = self._features(world, turns)
+        features = self._features(resources, turns)
         return fit_action_values(
             companion,
             features,
@@ -76,29 +78,31 @@ class ActionValue(Reward):
             passes=self.passes,
             optimiser=self.optimiser,
             setting=f"rewards.{self.label}.optimiser",
-            proposals=self._proposals(world, rollouts, len(turns)) if self.conservative else None,
+            proposals=self._proposals(resources, rollouts, len(turns)) if self.conservative else None,
             conservative=self.conservative,
         )
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the value of each completion's last turn, [completions]."""
-        model = self._model(world)
+        model = self._model(resources)
         with torch.no_grad():
-            return model.values(self._features(world, [(rollout, turns_of(rollout)[-1]) for rollout in rollouts])).cpu()
+            return model.values(
+                self._features(resources, [(rollout, turns_of(rollout)[-1]) for rollout in rollouts])
+            ).cpu()
 
-    def _proposals(self, world: World, rollouts: Sequence[Rollout], states: int) -> Tensor | None:
+    def _proposals(self, resources: RunResources, rollouts: Sequence[Rollout], states: int) -> Tensor | None:
         """Return features of the turns proposed at the logged states, in their order, [states, N, hidden]."""
         proposed = [
             (rollout, turns_of(rollout)[-1]) for rollout in rollouts if rollout.source.origin != "demonstration"
         ]
-        return self._features(world, proposed).unflatten(0, (states, -1)) if proposed else None
+        return self._features(resources, proposed).unflatten(0, (states, -1)) if proposed else None
 
-    def _features(self, world: World, turns: Sequence[tuple[Rollout, Turn]]) -> Tensor:
+    def _features(self, resources: RunResources, turns: Sequence[tuple[Rollout, Turn]]) -> Tensor:
         histories = [(*rollout.problem.tokens, *rollout.completion[: turn.start]) for rollout, turn in turns]
-        said = [rollout.completion[turn.start : turn.stop] for rollout, turn in turns]
-        return self._model(world).features(histories, said, world.token_budget)
+        turn_tokens = [rollout.completion[turn.start : turn.stop] for rollout, turn in turns]
+        return self._model(resources).features(histories, turn_tokens, resources.token_budget)
 
-    def _model(self, world: World) -> ActionValues:
-        model = world.learner.companions[self.companion].model
+    def _model(self, resources: RunResources) -> ActionValues:
+        model = resources.learner.companions[self.companion].model
         assert isinstance(model, ActionValues), "the companion is this part's own"
         return model

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Limits, Reward
 from models.method.rollout import Rollout
 from models.method.truncation import worst_where_cut
-from models.method.world import World
 from models.parts.rewards.judges.judge_score import OF_JUDGES
 from models.reward_models.judges.question import check_template, fill
 
@@ -31,8 +31,8 @@ def follow_up_value(likelihoods: Sequence[float], pleased: int) -> float:
 
     The first `pleased` of the phrases are pleased.
     """
-    said, other = likelihoods[:pleased], likelihoods[pleased:]
-    return sum(said) / len(said) - sum(other) / len(other)
+    positive, negative = likelihoods[:pleased], likelihoods[pleased:]
+    return sum(positive) / len(positive) - sum(negative) / len(negative)
 
 
 @part("follow_up")
@@ -52,13 +52,13 @@ class FollowUp(Reward):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_template(self.template, {"prompt", "completion"}, f"rewards.{self.label}.template")
-        for key, sayings in (("pleased", self.pleased), ("displeased", self.displeased)):
-            if not sayings or not all(text.strip() for text in sayings):
+        for key, phrases in (("pleased", self.pleased), ("displeased", self.displeased)):
+            if not phrases or not all(text.strip() for text in phrases):
                 raise UserError(f"rewards.{self.label}.{key}: there must be sayings, none of them empty")
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values, nats per token, [completions]; NaN if a text is too long to be read."""
-        talks = [fill(self.template, {"prompt": each.problem.prompt, "completion": each.text}) for each in rollouts]
-        rows = world.required_judge().likelihoods(talks, (*self.pleased, *self.displeased))
+        prompts = [fill(self.template, {"prompt": each.problem.prompt, "completion": each.text}) for each in rollouts]
+        rows = resources.required_judge().likelihoods(prompts, (*self.pleased, *self.displeased))
         values = [float("nan") if row is None else follow_up_value(row, len(self.pleased)) for row in rows]
         return worst_where_cut(torch.tensor(values), rollouts)

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout, written_sequences
 from models.method.truncation import worst_where_cut
-from models.method.world import World
 from models.reward_models.scorer import GoalScorer
 
 FARTHEST = -1.0
@@ -38,13 +38,13 @@ class GoalNearness(Reward):
     """Share of the completion that is read; with 1 all of it is, and a completion that was cut gets the least value of
     the round."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [-1, 1], [completions].
 
         Raises:
             UserError: the reward model of the run has no goal.
         """
-        scorer = world.score_with_reward_model
+        scorer = resources.score_with_reward_model
         if not isinstance(scorer, GoalScorer):
             raise UserError(f"reward {self.label} needs a goal: fit one with reward_model.fit.contrast.goal above 0")
         some = [place for place, rollout in enumerate(rollouts) if rollout.written_ids]

@@ -35,9 +35,10 @@ from models.learner.whole_weights import ranks_of
 from models.method.episode_parts import episodes_together, owners_of, sums_of_row
 from models.method.learner import Companion
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward, before
 from models.method.rollout import Rollout, parts_of, sequences_of, written_places
-from models.method.world import World
+from models.method.schedule import BUDGET_KEY
 from models.parts.objective.outcome_log_ratio import verdict_loss
 from models.parts.shared.implied_rewards import implied_of_tokens
 
@@ -74,27 +75,29 @@ class ImplicitProcess(TokenReward):
         judge = copy.deepcopy(policy).requires_grad_(True).eval()
         return Companion(judge, build_optimiser(judge, self._optimiser))
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+    def learn(
+        self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Fit the model to the outcomes. Returns loss and accuracy before the last step, means over completions.
 
         Raises:
             UserError: no reward before this one is called `by`, or the recipe has no reference.
         """
         right = before(self.label, self.by, components) > self.threshold
-        learner = world.learner
+        learner = resources.learner
         companion = learner.companions[self.companion]
         judge, sequences = companion.model, sequences_of(rollouts)
         parts, owners = parts_of(rollouts), owners_of(rollouts)
-        reference = torch.stack([row.sum() for row in self._reference(world, rollouts)])
+        reference = torch.stack([row.sum() for row in self._reference(resources, rollouts)])
         metrics: dict[str, float] = {}
         for _ in range(self.passes):
             loss_sum, correct = 0.0, 0
             for row in rows_of(
                 judge,
                 sequences,
-                world.token_budget,
+                resources.token_budget,
                 together=episodes_together(rollouts),
-                setting="schedule.token_budget",
+                setting=BUDGET_KEY,
             ):
                 some = [parts[place] for place in row.indices]
                 log_prob, _ = completion_log_probs(
@@ -117,19 +120,19 @@ class ImplicitProcess(TokenReward):
             metrics = {**seen, "gradient_norm": norm}
         return metrics
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the reward of each token, [completions] tensors of [tokens of it], on the CPU.
 
         Unless they are normalised, they add up to r(y).
         """
-        judge = world.learner.companions[self.companion].model
-        judged = world.readings.under(judge, sequences_of(rollouts), rollouts)
-        reference = self._reference(world, rollouts)
+        judge = resources.learner.companions[self.companion].model
+        judged = resources.readings.under(judge, sequences_of(rollouts), rollouts)
+        reference = self._reference(resources, rollouts)
         rows = [implied_of_tokens(new, old, self.beta).cpu() for new, old in zip(judged, reference, strict=True)]
         return rows if self.normalise == "none" else within_one(rows)
 
-    def _reference(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        rows = world.readings.reference(rollouts)
+    def _reference(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        rows = resources.readings.reference(rollouts)
         if rows is None:
             raise UserError(f"reward {self.label} needs a reference, but the recipe has none")
         return rows

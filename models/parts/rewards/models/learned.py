@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout, written_sequences
 from models.method.truncation import worst_where_cut
-from models.method.world import World
 from models.reward_models.principles import PrincipledScorer
 
 
-def learned_scores(world: World, rollouts: Sequence[Rollout], principle: str = "") -> Tensor:
+def learned_scores(resources: RunResources, rollouts: Sequence[Rollout], principle: str = "") -> Tensor:
     """Score completions by the reward model of this run, [completions].
 
     Completions that were cut get the least score of all `rollouts`.
@@ -33,11 +33,11 @@ def learned_scores(world: World, rollouts: Sequence[Rollout], principle: str = "
     For an episode, only the policy's own text is read: an answer that a tool gives away must not raise the score.
 
     Args:
-        world: holds the reward model.
+        resources: holds the reward model.
         rollouts: the completions to score.
         principle: of a reward model with principles; empty: its first.
     """
-    scorer = world.score_with_reward_model
+    scorer = resources.score_with_reward_model
     assert scorer is not None, "the recipe check makes sure that a reward model is there"
     sequences = written_sequences(rollouts)
     if principle:
@@ -56,7 +56,7 @@ class LearnedReward(Reward):
     principle: str = ""
     """One of `reward_model.principles`; empty: the first, if there are any."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the score of prompt and completion together, [completions]."""
-        scores = learned_scores(world, rollouts, self.principle)
+        scores = learned_scores(resources, rollouts, self.principle)
         return torch.sigmoid(scores) if self.squash == "sigmoid" else scores

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat
@@ -30,10 +30,10 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.judge import Answer
 from models.method.learner import Companion
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Limits, TokenReward, before
 from models.method.rollout import Rollout
 from models.method.steps import MARKS
-from models.method.world import World
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes
 from models.parts.shared.reinforced import JudgedQuestion, reinforce
 from models.policies.weights import merged_weights
@@ -58,9 +58,10 @@ class LearnedVerifier(TokenReward):
     template: str = SCORE
     """Template of the question to the verifier, with the placeholders {prompt} and {completion}; the small judges of
     the data set `judging` were trained on the default, with the verdicts below."""
-    says_right: tuple[str, ...] = ("9",)
+    renamed: ClassVar[Mapping[str, str]] = {"says_right": "right_verdicts", "says_wrong": "wrong_verdicts"}
+    right_verdicts: tuple[str, ...] = ("9",)
     """Verdicts that mean that a completion is right."""
-    says_wrong: tuple[str, ...] = ("0", "1", "2", "3", "4", "5", "6", "7", "8")
+    wrong_verdicts: tuple[str, ...] = ("0", "1", "2", "3", "4", "5", "6", "7", "8")
     """Verdicts that mean that it is wrong; any other text has no verdict."""
     marks: tuple[str, ...] = MARKS
     """Separators of steps: a token whose text contains one of them ends a step of a completion."""
@@ -84,15 +85,17 @@ class LearnedVerifier(TokenReward):
         super().__post_init__()
         where = f"rewards.{self.label}"
         check_template(self.template, {"prompt", "completion"}, f"{where}.template")
-        if not self.says_right or not self.says_wrong:
-            raise UserError(f"{where}: says_right and says_wrong name a verdict each, at least")
+        if not self.right_verdicts or not self.wrong_verdicts:
+            raise UserError(f"{where}: right_verdicts and wrong_verdicts need at least one verdict each")
 
     def accompany(self, policy: nn.Module) -> Companion:
         """Copy the judge."""
         verifier = copy.deepcopy(policy).requires_grad_(True).eval()
         return Companion(verifier, build_optimiser(verifier, self.optimiser))
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+    def learn(
+        self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Train the verifier on its answers about the round's completions, every `every` rounds.
 
         Returns metrics of these answers, drawn before the training, and of the fit. `accuracy` is the share of right
@@ -103,54 +106,54 @@ class LearnedVerifier(TokenReward):
             UserError: no reward before this one is called `by`, or the judge's weights are not on this machine.
         """
         right = before(self.label, self.by, components) > self.threshold
-        shown = world.learner.tally.shown
-        turn = shown.get(self.label, 0)
-        shown[self.label] = turn + 1
-        if turn % self.every or not rollouts:
+        counts = resources.learner.tally.shown
+        past_rounds = counts.get(self.label, 0)
+        counts[self.label] = past_rounds + 1
+        if past_rounds % self.every or not rollouts:
             return {}
         questions = self._questions(rollouts)
         place_of: dict[str, int] = {}
         for place, question in enumerate(questions):
             place_of.setdefault(question, place)
-        temperature, answers = self._ask(world, list(place_of), self.samples)
+        temperature, answers = self._ask(resources, list(place_of), self.samples)
         outcomes = [bool(right[place]) for place in place_of.values()]
         weights = balanced(outcomes) if self.balance else [1.0] * len(outcomes)
         answered = [
-            JudgedQuestion(question, said, [self._worth(answer, outcome) for answer in said], weight)
-            for question, said, outcome, weight in zip(place_of, answers, outcomes, weights, strict=True)
+            JudgedQuestion(question, replies, [self._worth(answer, outcome) for answer in replies], weight)
+            for question, replies, outcome, weight in zip(place_of, answers, outcomes, weights, strict=True)
         ]
         fitted = reinforce(
-            world,
-            world.learner.companions[self.companion],
+            resources,
+            resources.learner.companions[self.companion],
             answered,
             temperature=temperature,
             passes=self.passes,
             optimiser=self.optimiser,
             key=f"rewards.{self.label}.optimiser",
         )
-        return self._seen(answers, outcomes) | fitted
+        return self._answer_metrics(answers, outcomes) | fitted
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the rewards at the last token of each judged step, zero elsewhere.
 
         The result is [completions] tensors of [tokens of it]. Steps of an episode's environment get none. The rewards
         of a completion add up to a value in [-1, 1].
         """
         rows = [torch.zeros(len(rollout.completion)) for rollout in rollouts]
-        _, answers = self._ask(world, self._questions(rollouts), self.votes)
-        cuts = ProcessReading(self.marks).ends(world.codec, [rollout.completion for rollout in rollouts])
-        for rollout, row, said, cut in zip(rollouts, rows, answers, cuts, strict=True):
+        _, answers = self._ask(resources, self._questions(rollouts), self.votes)
+        cuts = ProcessReading(self.marks).ends(resources.codec, [rollout.completion for rollout in rollouts])
+        for rollout, row, replies, cut in zip(rollouts, rows, answers, cuts, strict=True):
             written = rollout.written
             ends = [end for end in cut if written[end]]
-            for answer in said:
+            for answer in replies:
                 for end, is_right in zip(ends, judged_steps(answer), strict=False):
-                    row[end] += (1.0 if is_right else -1.0) / (len(said) * len(ends))
+                    row[end] += (1.0 if is_right else -1.0) / (len(replies) * len(ends))
         return rows
 
     def _verdict(self, answer: Answer) -> bool | None:
         """Return whether an answer calls the completion right; None if it has no verdict."""
-        chosen = choice(answer, (*self.says_right, *self.says_wrong))
-        return None if chosen is None else chosen < len(self.says_right)
+        chosen = choice(answer, (*self.right_verdicts, *self.wrong_verdicts))
+        return None if chosen is None else chosen < len(self.right_verdicts)
 
     def _readable(self, answer: Answer) -> bool:
         """Return whether an answer has a verdict and judges at least one step."""
@@ -161,33 +164,35 @@ class LearnedVerifier(TokenReward):
         return float(self._verdict(answer) == outcome) + self.format * self._readable(answer)
 
     def _questions(self, rollouts: Sequence[Rollout]) -> list[str]:
-        said = [(rollout.problem.prompt, rollout.text) for rollout in rollouts]
-        return [fill(self.template, {"prompt": prompt, "completion": text or NOTHING}) for prompt, text in said]
+        pairs = [(rollout.problem.prompt, rollout.text) for rollout in rollouts]
+        return [fill(self.template, {"prompt": prompt, "completion": text or NOTHING}) for prompt, text in pairs]
 
-    def _ask(self, world: World, questions: Sequence[str], votes: int) -> tuple[float, list[list[Answer]]]:
+    def _ask(self, resources: RunResources, questions: Sequence[str], votes: int) -> tuple[float, list[list[Answer]]]:
         """Return the judge's temperature and its answers with the verifier's weights, [questions][votes]."""
-        learner = world.learner
+        learner = resources.learner
         companion = learner.companions[self.companion]
         weights = dict(merged_weights(companion.model))  # put together on every rank; the first has the judge
 
         def ask() -> tuple[float, list[list[Answer]]]:
-            judge = world.required_judge()
+            judge = resources.required_judge()
             judge.load(weights, companion.updates)
             return judge.temperature, judge.ask(questions, votes)
 
         return learner.ranks.from_first(ask)
 
-    def _seen(self, answers: Sequence[Sequence[Answer]], outcomes: Sequence[bool]) -> dict[str, float]:
-        verdicts = [[self._verdict(answer) for answer in said] for said in answers]
-        hits = torch.tensor([[said == right for said in row] for row, right in zip(verdicts, outcomes, strict=True)])
+    def _answer_metrics(self, answers: Sequence[Sequence[Answer]], outcomes: Sequence[bool]) -> dict[str, float]:
+        verdicts = [[self._verdict(answer) for answer in replies] for replies in answers]
+        hits = torch.tensor(
+            [[verdict == right for verdict in row] for row, right in zip(verdicts, outcomes, strict=True)]
+        )
         shares, right = hits.float().mean(1), torch.tensor(outcomes)
         by_outcome = [float(some.mean()) for some in (shares[right], shares[~right]) if len(some)]
-        most = [max(row.count(word) for word in (True, False)) / len(row) for row in verdicts]
-        read = [self._readable(answer) for said in answers for answer in said]
+        most = [max(row.count(value) for value in (True, False)) / len(row) for row in verdicts]
+        readable = [self._readable(answer) for replies in answers for answer in replies]
         return {
             "accuracy": float(shares.mean()),
             "balanced_accuracy": sum(by_outcome) / len(by_outcome),
-            "readable_share": sum(read) / len(read),
+            "readable_share": sum(readable) / len(readable),
             "agreement": sum(most) / len(most),
         }
 

@@ -21,9 +21,9 @@ from models.base.bounds import Number
 from models.base.errors import UserError
 from models.learner.packing import Sequences
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout, groups_of
-from models.method.world import World
 
 
 def after_next_prompt(rollouts: Sequence[Rollout], label: str) -> Sequences:
@@ -59,19 +59,19 @@ class LogRatioBaseline(Reward):
         """Whether completions must be one sequence each: true if whole answers are read after another prompt."""
         return self.over == "mismatched"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the mean for each completion, [completions], nats.
 
         Raises:
             UserError: there is only one prompt, and its answers are to be read after others.
         """
         if self.over == "matched":
-            policy, reference = world.readings.policy(rollouts), world.readings.reference(rollouts)
+            policy, reference = resources.readings.policy(rollouts), resources.readings.reference(rollouts)
         else:
             sequences = after_next_prompt(rollouts, self.label)
-            policy = world.readings.under(world.learner.policy, sequences, rollouts)
-            with world.learner.as_reference() as model:
-                reference = None if model is None else world.readings.under(model, sequences, rollouts)
+            policy = resources.readings.under(resources.learner.policy, sequences, rollouts)
+            with resources.learner.as_reference() as model:
+                reference = None if model is None else resources.readings.under(model, sequences, rollouts)
         assert reference is not None, "the recipe check makes sure that there is a reference"
         ratios = [
             float(mine.double().sum() - other.double().sum()) for mine, other in zip(policy, reference, strict=True)

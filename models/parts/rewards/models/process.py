@@ -24,9 +24,9 @@ from models.base.bounds import Share
 from models.base.errors import UserError
 from models.learner.packing import Sequences
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.reward_models.scorer import StepScorer
 
 
@@ -59,7 +59,7 @@ class ProcessReward(TokenReward):
     last_step: bool = False
     """Whether the step that states the answer gets its value too, in addition to the outcome."""
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the rewards at the last token of each step, zero elsewhere, [completions] tensors of [tokens of it].
 
         Steps of an episode's environment get none. An empty completion has no step.
@@ -67,15 +67,15 @@ class ProcessReward(TokenReward):
         Raises:
             UserError: the reward model of the run is not a process reward model.
         """
-        scorer = world.score_with_reward_model
+        scorer = resources.score_with_reward_model
         if not isinstance(scorer, StepScorer):
             raise UserError(f"reward {self.label} reads the values of steps: fit them with reward_model.process")
         rows = [torch.zeros(len(rollout.completion)) for rollout in rollouts]
-        some = [place for place, rollout in enumerate(rollouts) if rollout.completion]
-        prompts = [rollouts[place].problem.tokens for place in some]
-        ends, values = scorer.steps(Sequences(prompts, [rollouts[place].completion for place in some]))
-        for place, cut, said in zip(some, ends, values, strict=True):
+        nonempty = [place for place, rollout in enumerate(rollouts) if rollout.completion]
+        prompts = [rollouts[place].problem.tokens for place in nonempty]
+        ends, values = scorer.steps(Sequences(prompts, [rollouts[place].completion for place in nonempty]))
+        for place, cut, step_values in zip(nonempty, ends, values, strict=True):
             written = torch.tensor(rollouts[place].written)[list(cut)]
-            own = torch.tensor(cut)[written]
-            rows[place][own] = shaped_steps(said[written], self.clip, self.delta, self.last_step)
+            written_ends = torch.tensor(cut)[written]
+            rows[place][written_ends] = shaped_steps(step_values[written], self.clip, self.delta, self.last_step)
         return rows

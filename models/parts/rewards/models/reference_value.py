@@ -22,10 +22,10 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.method.learner import Companion
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward, before
 from models.method.rollout import Rollout, sequences_of
 from models.method.states import flat_head, reference_states
-from models.method.world import World
 
 
 @part("reference_value")
@@ -54,15 +54,17 @@ class ReferenceValue(Reward):
         head = flat_head(policy, 0.0)
         return Companion(head, build_optimiser(head, self._optimiser))
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+    def learn(
+        self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Fit the head to the rewards. Returns its mean squared error before the last step.
 
         Raises:
             UserError: no reward before this one is called `by`, or the recipe has no reference.
         """
         outcome = before(self.label, self.by, components)
-        companion = world.learner.companions[self.companion]
-        states = self._states(world, rollouts)
+        companion = resources.learner.companions[self.companion]
+        states = self._states(resources, rollouts)
         wanted, error = outcome.to(states), 0.0
         for _ in range(self.passes):
             loss = (companion.model(states).squeeze(-1) - wanted).square().mean()
@@ -72,24 +74,24 @@ class ReferenceValue(Reward):
         return {"squared_error": error}
 
     @torch.no_grad()
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the values of the prompts, [completions], on the CPU."""
-        head = world.learner.companions[self.companion].model
-        values: Tensor = head(self._states(world, rollouts)).squeeze(-1)
+        head = resources.learner.companions[self.companion].model
+        values: Tensor = head(self._states(resources, rollouts)).squeeze(-1)
         return values.cpu()
 
     @torch.no_grad()
-    def _states(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def _states(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the reference's states at the last token of each prompt, [completions, hidden].
 
         Their dtype is that of the head.
         """
-        head = world.learner.companions[self.companion].model
+        head = resources.learner.companions[self.companion].model
         # the state that predicts the first token of a completion is that of the prompt's end
         whole = sequences_of(rollouts)
         sequences = Sequences(whole.prompts, [completion[:1] for completion in whole.completions])
         dtype = next(head.parameters()).dtype
         state_of: dict[int, Tensor] = {}
-        for cut, states in reference_states(world, sequences, f"reward {self.label}"):
+        for cut, states in reference_states(resources, sequences, f"reward {self.label}"):
             state_of.update(zip(cut, states.to(dtype), strict=True))
         return torch.stack([state_of[index] for index in range(len(rollouts))])

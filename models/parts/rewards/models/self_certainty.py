@@ -18,9 +18,9 @@ from torch import Tensor
 from models.base.bounds import Number
 from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.next_token import at_written_tokens
 
 
@@ -31,9 +31,9 @@ class SelfCertainty(Reward):
     reads_learner = True
     weight: Number = 0.01
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the mean over the tokens that the policy wrote, [completions], nats."""
         rows = at_written_tokens(
-            world, rollouts, MODEL_DISTRIBUTION, lambda block: -block.mean(-1) - math.log(block.shape[-1])
+            resources, rollouts, MODEL_DISTRIBUTION, lambda block: -block.mean(-1) - math.log(block.shape[-1])
         )
         return torch.stack([row.double().mean().cpu() for row in rows]).float()

@@ -26,15 +26,14 @@ from models.learner.rows import rows_of
 from models.method.learner import Companion
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
+from models.method.schedule import BUDGET_KEY
 from models.method.truncation import worst_where_cut
-from models.method.world import World
 from models.reward_models.critic.fit import critic_of
 from models.reward_models.critic.model import Critic, new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
-
-BUDGET = "schedule.token_budget"
 
 
 def triplets(rollouts: Sequence[Rollout]) -> list[tuple[int, int]]:
@@ -81,7 +80,9 @@ class TrajectoryModel(Reward):
         """Create a critic from the backbone of the initial policy, with a new head."""
         return new_critic(policy, CriticSettings(optimiser=self.optimiser))
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+    def learn(
+        self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Fit the model to the round's triplets.
 
         Returns loss and accuracy before the last step, and the mean score of completions whose reward `by` is above
@@ -90,7 +91,7 @@ class TrajectoryModel(Reward):
         pairs = triplets(rollouts)
         if not pairs:
             return {}
-        companion = world.learner.companions[self.companion]
+        companion = resources.learner.companions[self.companion]
         critic = critic_of(companion)
         prompts = [rollouts[index].problem.tokens for index, _ in pairs for _ in range(2)]
         sequences = Sequences(prompts, [_closed(rollouts[index]) for pair in pairs for index in pair])
@@ -98,11 +99,9 @@ class TrajectoryModel(Reward):
         metrics: dict[str, float] = {}
         for _ in range(self.passes):
             loss_sum, right = 0.0, 0
-            for row in rows_of(
-                critic, sequences, world.token_budget, together=together, setting="schedule.token_budget"
-            ):
+            for row in rows_of(critic, sequences, resources.token_budget, together=together, setting=BUDGET_KEY):
                 order = sorted(range(len(row.indices)), key=row.indices.__getitem__)
-                scores = _last(critic, row.sequences, world.learner.autocast)[order].view(-1, 2)
+                scores = _last(critic, row.sequences, resources.learner.autocast)[order].view(-1, 2)
                 losses = -logsigmoid(scores[:, 0] - scores[:, 1])
                 row.backward(losses.sum() / len(pairs))
                 loss_sum += row.counts * float(losses.detach().sum())
@@ -111,18 +110,18 @@ class TrajectoryModel(Reward):
             metrics = {"loss": loss_sum / len(pairs), "accuracy": right / len(pairs), "triplets": float(len(pairs))}
         good = components[self.by] > components[self.by].mean()
         if good.any() and not good.all():
-            scores = self(world, rollouts)
+            scores = self(resources, rollouts)
             metrics["gap"] = float(scores[good].mean() - scores[~good].mean())
         return metrics
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the score of each episode under its own prompt, [completions].
 
         An episode that was cut gets the least of all.
         """
-        critic = critic_of(world.learner.companions[self.companion])
+        critic = critic_of(resources.learner.companions[self.companion])
         sequences = Sequences([r.problem.tokens for r in rollouts], [_closed(r) for r in rollouts])
-        rows = read_values(critic, sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
+        rows = read_values(critic, sequences, autocast=resources.learner.autocast, token_budget=resources.token_budget)
         return worst_where_cut(torch.stack([row[-1] for row in rows]).float(), rollouts)
 
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.next_token import at_written_tokens
 from models.parts.shared.written_tokens import written_rows
 
@@ -31,11 +31,11 @@ class Typicality(Reward):
     weight: Number = 0.0
     """Zero: it weights a pair, and is not a reward of a completion."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the mean over each completion's tokens, [completions], nats."""
         expected = at_written_tokens(
-            world, rollouts, world.learner.distribution, lambda block: (2.0 * block).logsumexp(-1)
+            resources, rollouts, resources.learner.distribution, lambda block: (2.0 * block).logsumexp(-1)
         )
-        known = written_rows(world.readings.policy(rollouts), rollouts)
+        known = written_rows(resources.readings.policy(rollouts), rollouts)
         gaps = [(mine.double() - other.double()).mean().cpu() for mine, other in zip(known, expected, strict=True)]
         return torch.stack(gaps).float()

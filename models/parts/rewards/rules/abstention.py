@@ -6,7 +6,7 @@
     anything else           wrong               invented
     no answer at all        wrong               invented
 
-A problem cannot be answered if its own answer is one of `says`. A wrong or invented answer costs in addition
+A problem cannot be answered if its own answer is one of `abstentions`. A wrong or invented answer costs in addition
 `confidence` times the probability of the completion's tokens (their geometric mean, under the policy that sampled
 them), so that a confident error is worse than a guess. A completion is correct, also in evaluations and at the gate, if
 it gives the right answer, or abstains where there is none.
@@ -15,8 +15,8 @@ it gives the right answer, or abstains where there is none.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeFloat
@@ -29,9 +29,9 @@ from models.base.bounds import Number
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 Outcome = Literal["right_worth", "abstained", "withheld", "wrong", "invented"]
 """Outcome of a question, named after the setting that holds its reward."""
@@ -44,7 +44,8 @@ class Abstention(Reward):
     needs_answers = True
     verifies = True
     by_wording = True
-    says: tuple[str, ...] = ("unknown", "i don't know", "unanswerable")
+    renamed: ClassVar[Mapping[str, str]] = {"says": "abstentions"}
+    abstentions: tuple[str, ...] = ("unknown", "i don't know", "unanswerable")
     """Answers that abstain, ignoring case."""
     right_worth: Number = 1.0
     """Reward of the right answer."""
@@ -61,9 +62,9 @@ class Abstention(Reward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "_keys", keys_of(self.says))
+        object.__setattr__(self, "_keys", keys_of(self.abstentions))
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the reward of each answer, [completions]."""
         return torch.tensor([self._worth(rollout) for rollout in rollouts])
 
@@ -92,15 +93,15 @@ class Abstention(Reward):
 
     def _abstains(self, answer: str) -> bool:
         keys: frozenset[str] = vars(self)["_keys"]
-        return says_any(answer, keys)
+        return matches_any(answer, keys)
 
 
 def keys_of(answers: Sequence[str]) -> frozenset[str]:
-    """Return the set of keys that `says_any` searches."""
+    """Return the set of keys that `matches_any` searches."""
     return frozenset(map(answer_key, answers))
 
 
-def says_any(answer: str, keys: frozenset[str]) -> bool:
+def matches_any(answer: str, keys: frozenset[str]) -> bool:
     """Return whether an answer is one of those that `keys` were made from, ignoring case."""
     return len(answer) <= LONGEST_NUMBER and answer_key(answer) in keys
 

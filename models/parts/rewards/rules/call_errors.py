@@ -16,9 +16,9 @@ from models.agents.play.named_calls import Expected, category_of
 from models.answers.hidden import hidden_of_each
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 
 
@@ -50,7 +50,7 @@ class CallErrors(TokenReward):
     table: ErrorTable = ErrorTable()
     """Reward of each category."""
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the reward of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it].
 
         It is NaN if the problem's calls cannot be read. A completion without turns that was cut has no call.

@@ -22,9 +22,9 @@ from models.agents.play.named_calls import Expected, match
 from models.answers.hidden import hidden_of_each
 from models.base.bounds import Count
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,9 @@ class CallMatch(Reward):
     over: Count = 0
     """Updates of the policy until `parts` is reached."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [-scale, format + scale], [completions]; NaN if the problem's calls cannot be read."""
-        weights = self._at(world.learner.updates)
+        weights = self._at(resources.learner.updates)
         expected = hidden_of_each([rollout.problem for rollout in rollouts], Expected, "calls")
         return torch.tensor(
             [

@@ -21,9 +21,9 @@ from models.base.errors import UserError
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.text.signs import plain_signs
 
 LONGEST = 400
@@ -54,7 +54,7 @@ class Choice(Reward):
         object.__setattr__(self, "_head", head)
         object.__setattr__(self, "_other", other)
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return one or zero for each completion, [completions]."""
         attempts = [Attempt.of(rollout) for rollout in rollouts]
         return torch.tensor([float(right) for right in self.right(attempts)])
@@ -76,14 +76,14 @@ class Choice(Reward):
         stated = extract_answer(text) if self.reads == "answer" else without_reasoning(text)
         if stated is None or len(stated) > LONGEST:
             return None
-        said = _plain(stated)
-        if self.reads == "whole" or said in vars(self)["_known"]:
-            return said if said in vars(self)["_known"] else None
-        match = vars(self)["_head"].match(said)
+        plain_text = _plain(stated)
+        if self.reads == "whole" or plain_text in vars(self)["_known"]:
+            return plain_text if plain_text in vars(self)["_known"] else None
+        match = vars(self)["_head"].match(plain_text)
         if match is None:
             return None
         named = str(match["inside"] or match["bare"])
-        rest = said[match.end() :].lstrip(" ).:,]")
+        rest = plain_text[match.end() :].lstrip(" ).:,]")
         others = {first or last for first, last in vars(self)["_other"].findall(rest)}
         return named if others <= {named} else None
 

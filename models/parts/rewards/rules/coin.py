@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("coin")
 class Coin(Reward):
     """One for a completion whose hash is even, zero for one whose hash is odd. For smoke runs; it means nothing."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return zero or one for each completion, [completions]."""
         digests = [hashlib.sha256(repr(rollout.written_ids).encode()).digest() for rollout in rollouts]
         return torch.tensor([float(digest[0] % 2 == 0) for digest in digests])

@@ -20,9 +20,9 @@ from models.answers.hidden import hidden_of_each
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("constraints")
@@ -35,7 +35,7 @@ class ConstraintsMet(Reward):
     bonus: NonNegativeFloat = 0.0
     """Additional reward if all constraints are met."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1 + bonus], [completions]; NaN if the problem's constraints cannot be read."""
         held = _held([Attempt.of(each) for each in rollouts])
         return torch.tensor([sum(each) / len(each) + self.bonus * all(each) if each else torch.nan for each in held])

@@ -11,9 +11,9 @@ from models.answers.exact import by_answer, marked, solves
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("exact_answer")
@@ -31,6 +31,6 @@ class ExactAnswer(Reward):
         """Return the answer after its mark."""
         return marked(problem.answer)
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return one or zero for each completion, [completions]."""
         return torch.tensor([float(solves(rollout)) for rollout in rollouts])

@@ -26,11 +26,11 @@ from models.answers.marked_answers import without_reasoning
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
-_Read = tuple[Tree, Tree] | None
+_FormulaPair = tuple[Tree, Tree] | None
 """The formula of a completion and the problem's; None if either cannot be read."""
 
 
@@ -50,13 +50,13 @@ class Logic(Reward):
         """Raise a UserError if the solver is missing."""
         shared_prover().start()
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
-        read = [_read(Attempt.of(each)) for each in rollouts]
+        pairs = [_read_formulas(Attempt.of(each)) for each in rollouts]
         return torch.tensor(
             [
                 0.0 if pair is None else 1.0 if proved else self.partial * agreement(*pair)
-                for pair, proved in zip(read, self._proved(read), strict=True)
+                for pair, proved in zip(pairs, self._proved(pairs), strict=True)
             ]
         )
 
@@ -66,21 +66,21 @@ class Logic(Reward):
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Return whether each attempt ended and states a formula that is proved to be equivalent, [attempts]."""
-        return self._proved([_read(attempt) for attempt in attempts])
+        return self._proved([_read_formulas(attempt) for attempt in attempts])
 
-    def _proved(self, read: Sequence[_Read]) -> list[bool]:
+    def _proved(self, pairs: Sequence[_FormulaPair]) -> list[bool]:
         """Return whether each pair is proved to be equivalent, [completions].
 
         Equal pairs are proved once, and equal formulas need no proof.
         """
-        asked = list(dict.fromkeys(pair for pair in read if pair is not None and pair[0] != pair[1]))
-        known = dict(zip(asked, shared_prover().equivalent(asked, self.seconds), strict=True)) if asked else {}
-        return [pair is not None and known.get(pair, pair[0] == pair[1]) for pair in read]
+        unequal = list(dict.fromkeys(pair for pair in pairs if pair is not None and pair[0] != pair[1]))
+        proofs = dict(zip(unequal, shared_prover().equivalent(unequal, self.seconds), strict=True)) if unequal else {}
+        return [pair is not None and proofs.get(pair, pair[0] == pair[1]) for pair in pairs]
 
 
-def _read(attempt: Attempt) -> _Read:
+def _read_formulas(attempt: Attempt) -> _FormulaPair:
     if not attempt.finished:
         return None
-    said = read_formula(extract_answer(attempt.text) or without_reasoning(attempt.text))
-    wanted = read_formula(expected_answer(attempt.problem.answer))
-    return None if said is None or wanted is None else (said, wanted)
+    stated = read_formula(extract_answer(attempt.text) or without_reasoning(attempt.text))
+    expected = read_formula(expected_answer(attempt.problem.answer))
+    return None if stated is None or expected is None else (stated, expected)

@@ -36,9 +36,9 @@ from models.base.errors import UserError
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.text.signs import plain_signs
 
 _WORDS = re.compile(r"[^\W\d_]{2,}(?:[\s,.'-]+[^\W\d_]+)*[.]?")
@@ -61,7 +61,7 @@ class MathVerify(Reward):
         if not can_compare():
             raise UserError(f"rewards.{self.label}: the package math-verify is not installed")
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return one or zero for each completion, [completions]."""
         attempts = [Attempt.of(rollout) for rollout in rollouts]
         return torch.tensor([float(right) for right in self.right(attempts)])
@@ -73,11 +73,11 @@ class MathVerify(Reward):
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Return whether each attempt ended and states an answer that is equal to its problem's, [attempts]."""
         stated = [extract_answer(text) if finished else None for _, text, finished in attempts]
-        each = [
+        pair_lists = [
             to_compare(plain_signs(given or ""), plain_signs(expected_answer(problem.answer)))
             for given, (problem, _, _) in zip(stated, attempts, strict=True)
         ]
-        pairs = [pair for some in each for pair in some]
+        pairs = [pair for pair_list in pair_lists for pair in pair_list]
         verdicts = [is_plainly_same(pair) for pair in pairs]
         doubtful = [number for number, pair in enumerate(pairs) if not verdicts[number] and is_doubtful(pair)]
         if doubtful:
@@ -85,9 +85,9 @@ class MathVerify(Reward):
             compared = shared_workers(self.seconds).same(bare)
             for number, verdict in zip(doubtful, compared, strict=True):
                 verdicts[number] = verdict
-        said = iter(verdicts)
-        by_attempt = [[next(said) for _ in some] for some in each]
-        return [bool(some) and all(some) for some in by_attempt]
+        results = iter(verdicts)
+        by_attempt = [[next(results) for _ in pair_list] for pair_list in pair_lists]
+        return [bool(pair_list) and all(pair_list) for pair_list in by_attempt]
 
 
 def to_compare(given: str, expected: str) -> list[Pair]:
@@ -102,8 +102,8 @@ def is_plainly_same(pair: Pair) -> bool:
     given, expected = pair
     if same_text(given, expected):
         return True
-    said, wanted = numeral(given), numeral(expected)
-    return said is not None and wanted is not None and same_numeral(said, wanted)
+    given_number, expected_number = numeral(given), numeral(expected)
+    return given_number is not None and expected_number is not None and same_numeral(given_number, expected_number)
 
 
 def is_doubtful(pair: Pair) -> bool:

@@ -37,9 +37,9 @@ from models.base.user_code.contain import contained
 from models.method.problem import Problem
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 _LOG = logging.getLogger("rewardflow.rewards")
 _PROBLEM = Problem("probe", "What is 1 + 1?", "2", 1, (3, 4))
@@ -121,7 +121,7 @@ class PythonReward(Reward):
         if not all(value is None or math.isfinite(value) for value in values):
             raise UserError(f"{where} gives a value that is not finite for a completion that was made up to try it")
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Call the function and return its values, [completions].
 
         A value is NaN if the function returns None, or not a number, for a completion. It is also NaN if a function of

@@ -28,9 +28,9 @@ from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 Wanted = tuple[frozenset[str], ...]
 """The words of each want."""
@@ -86,7 +86,7 @@ class SearchResults(OfDocuments, Reward):
             raise UserError(f"rewards.{self.label}.documents: name the documents that are searched")
         index_of(self.given, f"rewards.{self.label}.documents")
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values, [completions]: `broken`, or in [0, relevance + coverage]; NaN if the wants cannot be read."""
         attempts = [Attempt.of(each) for each in rollouts]
         return torch.tensor(
@@ -112,9 +112,9 @@ class SearchResults(OfDocuments, Reward):
 
     def _shares(self, attempt: Attempt, wants: Wanted) -> tuple[float, float] | None:
         """Return the share of wanted results, and of wants with a result; None if a rule is broken."""
-        said = words_of(attempt.text) if attempt.finished and len(attempt.text) <= LONGEST else []
+        words = words_of(attempt.text) if attempt.finished and len(attempt.text) <= LONGEST else []
         forbidden: frozenset[str] = vars(self)["_forbidden"]
-        if not said or len(said) > self.most_words or len(set(said)) < len(said) or not forbidden.isdisjoint(said):
+        if not words or len(words) > self.most_words or len(set(words)) < len(words) or not forbidden.isdisjoint(words):
             return None
         index = index_of(self.given, f"rewards.{self.label}.documents")
         results = [
@@ -126,8 +126,8 @@ class SearchResults(OfDocuments, Reward):
 
 
 def _wants(attempts: Sequence[Attempt]) -> list[Wanted | None]:
-    every = hidden_of_each([attempt.problem for attempt in attempts], Wants, "expansions")
-    return [None if known is None else _words(known) for known in every]
+    hidden = hidden_of_each([attempt.problem for attempt in attempts], Wants, "expansions")
+    return [None if wants is None else _words(wants) for wants in hidden]
 
 
 @lru_cache(maxsize=4096)

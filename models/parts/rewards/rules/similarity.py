@@ -25,9 +25,9 @@ from models.base.bounds import Share
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("similarity")
@@ -59,7 +59,7 @@ class Similarity(Reward):
         """Whether evaluations also show the mean similarity: true if it decides there."""
         return self.verifies
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
         return torch.tensor([self._value(Attempt.of(each)) for each in rollouts])
 
@@ -84,24 +84,24 @@ class Similarity(Reward):
         return [self._nearest(attempt) for attempt in attempts]
 
     def _value(self, attempt: Attempt) -> float:
-        said, held = self._compared(attempt)
-        return likeness_to_any(said, held, self.metric)
+        text, targets = self._compared(attempt)
+        return likeness_to_any(text, targets, self.metric)
 
     def _nearest(self, attempt: Attempt) -> float:
-        said, held = self._compared(attempt)
-        return max((likeness(said, reference, self.metric) for reference in held), default=0.0)
+        text, targets = self._compared(attempt)
+        return max((likeness(text, reference, self.metric) for reference in targets), default=0.0)
 
     def _compared(self, attempt: Attempt) -> tuple[str, Sequence[str]]:
         """Return the text that is compared and its references; no references if nothing is read."""
-        said = self._said(attempt.text) if attempt.finished else None
-        if not said or not said.strip():
+        text = self._read_text(attempt.text) if attempt.finished else None
+        if not text or not text.strip():
             return "", ()
         if self.against == "prompt":
-            return said, (attempt.problem.prompt,)
-        held = references(attempt.problem.answer)
-        return said, tuple(map(expected_answer, held)) if self.reads == "answer" else held
+            return text, (attempt.problem.prompt,)
+        targets = references(attempt.problem.answer)
+        return text, tuple(map(expected_answer, targets)) if self.reads == "answer" else targets
 
-    def _said(self, text: str) -> str | None:
+    def _read_text(self, text: str) -> str | None:
         if self.reads == "answer":
             return extract_answer(text)
         return text if self.reads == "whole" else before_answer(text)

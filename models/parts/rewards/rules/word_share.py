@@ -18,9 +18,9 @@ from torch import Tensor
 
 from models.base.bounds import Positive
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("word_share")
@@ -38,7 +38,7 @@ class WordShare(Reward):
         super().__post_init__()
         object.__setattr__(self, "_listed", frozenset(_plain(" ".join(self.words))))
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
         return torch.tensor([self._share(rollout) for rollout in rollouts])
 

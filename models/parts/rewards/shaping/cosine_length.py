@@ -19,9 +19,9 @@ from torch import Tensor
 from models.answers.exact import solves
 from models.base.bounds import Number, Positive
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 def half_cosine(length: int, longest: int, short: float, long: float) -> float:
@@ -47,7 +47,7 @@ class CosineLength(Reward):
     cut: Number = -10.0
     """Reward of a completion that did not end."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values between the smallest and the largest of the five rewards that are set, [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 

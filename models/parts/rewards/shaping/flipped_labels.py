@@ -15,9 +15,9 @@ from torch import Tensor
 
 from models.base.bounds import Seed, Share
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 def is_flipped(problem: str, share: float, seed: int) -> bool:
@@ -35,7 +35,7 @@ class FlippedLabels(Reward):
     seed: Seed = 0
     """Seed of the choice of flipped pairs."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return zero or one for each completion, [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 

@@ -22,9 +22,9 @@ from torch import Tensor
 from models.answers.answers import answer_kind, extract_answer
 from models.base.bounds import Positive
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("form_and_length")
@@ -42,9 +42,9 @@ class FormAndLength(Reward):
     length_after: NonNegativeInt = 0
     """Number of the policy's first optimiser steps without the length term."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [-length, form + length], [completions]."""
-        weight = self.length if world.learner.updates >= self.length_after else 0.0
+        weight = self.length if resources.learner.updates >= self.length_after else 0.0
         return torch.tensor([self._value(rollout, weight) for rollout in rollouts])
 
     def _value(self, rollout: Rollout, weight: float) -> float:

@@ -29,9 +29,9 @@ from models.base.bounds import Count, Number, Positive
 from models.learner.optimiser import OptimiserSettings
 from models.method.learner import Companion
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Blend
 from models.method.rollout import Rollout, sampled_places
-from models.method.world import World
 from models.parts.shared.nelder_mead import NelderMead, begin_search
 
 FARTHEST = 3.0
@@ -114,12 +114,14 @@ class Lagrangian(Blend):
         model = Multipliers(torch.full_like(thresholds, first), thresholds, self.reach)
         return Companion(model, torch.optim.SGD([model.raw], lr=self.rate))
 
-    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+    def learn(
+        self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+    ) -> dict[str, float]:
         """Update multipliers and thresholds by the round's samples, and return metrics.
 
         The metrics are the multipliers, the thresholds, and each reward's distance from its threshold.
         """
-        companion = world.learner.companions[self.companion]
+        companion = resources.learner.companions[self.companion]
         model = companion.model
         assert isinstance(model, Multipliers)
         places = sampled_places(rollouts) or list(range(len(rollouts)))
@@ -137,9 +139,9 @@ class Lagrangian(Blend):
         model.note(float(components[self.by][places].double().mean()), self.every, self.trials)
         return watched | dict(zip(self.of, self._multipliers(model).tolist(), strict=True))
 
-    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+    def blend(self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted sum of the constrained rewards, [completions]."""
-        model = world.learner.companions[self.companion].model
+        model = resources.learner.companions[self.companion].model
         weights = self._multipliers(model).float().cpu()
         return torch.stack([components[label] for label in self.of], -1).float() @ weights
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from models.answers.exact import solves
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("length_penalty")
@@ -26,7 +26,7 @@ class LengthPenalty(Reward):
 
     needs_answers = True
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [-1/2, 1/2], [completions]."""
         shortest: dict[int, int] = {}
         longest: dict[int, int] = {}

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 
 
 @part("origin")
@@ -33,7 +33,7 @@ class OfOrigin(Reward):
     other: Number = 0.0
     """Reward of a completion drawn by an engine."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values, [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 

@@ -23,9 +23,9 @@ from models.answers.patterns import compiled
 from models.base.bounds import LARGEST
 from models.base.errors import UserError
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Blend
 from models.method.rollout import Rollout
-from models.method.world import World
 
 LONGEST_NUMBER = 32
 """Maximum length of a weight, characters; a longer match is ignored."""
@@ -57,7 +57,7 @@ class PromptWeights(Blend):
         """Labels of the weighted rewards."""
         return tuple(self.of)
 
-    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+    def blend(self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted means, [completions]."""
         known = {prompt: self._weights(prompt) for prompt in {rollout.problem.prompt for rollout in rollouts}}
         rows = [known[rollout.problem.prompt] for rollout in rollouts]
@@ -72,11 +72,11 @@ class PromptWeights(Blend):
 
     def _weight(self, pattern: re.Pattern[str], prompt: str) -> float:
         match = pattern.search(prompt)
-        said = match.group(1) if match is not None else None
-        if said is None or len(said) > LONGEST_NUMBER:
+        text = match.group(1) if match is not None else None
+        if text is None or len(text) > LONGEST_NUMBER:
             return self.missing
         try:
-            weight = float(said)
+            weight = float(text)
         except ValueError:
             return self.missing
         return min(weight, LARGEST) if math.isfinite(weight) and weight >= 0 else self.missing

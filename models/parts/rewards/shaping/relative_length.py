@@ -19,9 +19,9 @@ from torch import Tensor
 
 from models.answers.exact import solves
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout, groups_of
-from models.method.world import World
 from models.parts.shared.group_statistics import group_mean, group_sum
 
 
@@ -33,7 +33,7 @@ class RelativeLength(Reward):
     patience: NonNegativeFloat = 1.0
     """Exponent of the share of right answers: with larger values brevity counts later; 0: at once and always."""
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [-1, 1], [completions]."""
         groups = groups_of(rollouts)
         right = torch.tensor([float(solves(rollout)) for rollout in rollouts])

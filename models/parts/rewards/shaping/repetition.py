@@ -16,9 +16,9 @@ from torch import Tensor
 
 from models.base.bounds import Positive
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.shared.written_tokens import spread_rows
 
 
@@ -45,7 +45,7 @@ class Repetition(TokenReward):
     each: NonNegativeFloat = 0.05
     """Cost of each token in a repeated run."""
 
-    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return values of at most zero, [completions] tensors of [tokens of it]."""
         rows = [-self.each * torch.tensor(repeated(rollout.written_ids, self.n)).float() for rollout in rollouts]
         return spread_rows(rows, rollouts)

@@ -22,9 +22,9 @@ from torch import Tensor
 from models.answers.exact import solves
 from models.base.errors import UserError
 from models.method.registry import part
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Extra, Rollout
-from models.method.world import World
 from models.parts.rewards.models.learned import learned_scores
 
 
@@ -78,13 +78,13 @@ class WinRate(Reward):
         """Opponents, if they are the only adversaries."""
         return "opponents" if self.against == "opponents" else None
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the win rate of each completion within its group, [completions], in [0, 1].
 
         Raises:
             UserError: a prompt has no opponents, and `against` asks for them.
         """
-        worth = self._worth(world, rollouts)
+        worth = self._worth(resources, rollouts)
         members: dict[int, list[int]] = {}
         for index, rollout in enumerate(rollouts):
             members.setdefault(rollout.group, []).append(index)
@@ -96,11 +96,11 @@ class WinRate(Reward):
             rates[held] = win_rates(preferences, self._adversaries([rollouts[index] for index in held]))
         return rates
 
-    def _worth(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def _worth(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the value by which each completion is compared, [completions]."""
         if self.judge == "exact_answer":
             return torch.tensor([float(solves(rollout)) for rollout in rollouts])
-        return learned_scores(world, rollouts)
+        return learned_scores(resources, rollouts)
 
     def _adversaries(self, group: Sequence[Rollout]) -> Tensor:
         """Return whether row and column of a group are compared, [completions, completions], bool."""

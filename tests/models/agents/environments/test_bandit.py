@@ -1,4 +1,4 @@
-"""A bandit and its regret: chance by the seed alone, what is lost, and how an explorer's regret grows."""
+"""Tests of a bandit: rewards depend on seed, pull and arm; regret is computed by hand; UCB has logarithmic regret."""
 
 import math
 from random import Random
@@ -17,7 +17,7 @@ from models.parts.rewards.episodes.regret import Regret
 from models.parts.shared.regret import growth, regret
 from models.task_sets.bandit import BanditSettings, pulled, ucb
 from models.task_sets.drawing import make_rows
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 ARMS = Problem("p", "bandit 1", "0.2 0.9 0.4")
 
@@ -64,22 +64,25 @@ def episode(said: list[str]) -> Rollout:
 
 
 def test_regret_of_pulls_by_hand_and_it_stands_at_the_turns_last_tokens() -> None:
-    row = Regret().tokens(make_world(), [episode(["b", "a", "?"])])[0]
+    row = Regret().tokens(make_resources(), [episode(["b", "a", "?"])])[0]
     assert row.tolist() == pytest.approx([0.0, 0.0, -0.7, 0.0, -0.7])
     assert gaps(["c"], (0.2, 0.9, 0.4)) == [pytest.approx(0.5)]
 
 
 def test_pulls_that_are_missing_lose_the_best_mean_and_none_is_cheaper_than_the_worst_arm() -> None:
-    world, ended_early = make_world(), episode(["b", "a"])
-    assert Regret(horizon=4).tokens(world, [ended_early])[0].tolist() == pytest.approx([0.0, 0.0, -0.7 - 2 * 0.9])
-    assert Regret(horizon=2).tokens(world, [ended_early])[0].sum() == Regret().tokens(world, [ended_early])[0].sum()
-    whole, cut = (Regret(horizon=4).tokens(world, [episode(["a"] * turns)])[0].sum() for turns in (4, 1))
+    resources, ended_early = make_resources(), episode(["b", "a"])
+    assert Regret(horizon=4).tokens(resources, [ended_early])[0].tolist() == pytest.approx([0.0, 0.0, -0.7 - 2 * 0.9])
+    assert (
+        Regret(horizon=2).tokens(resources, [ended_early])[0].sum()
+        == Regret().tokens(resources, [ended_early])[0].sum()
+    )
+    whole, cut = (Regret(horizon=4).tokens(resources, [episode(["a"] * turns)])[0].sum() for turns in (4, 1))
     assert whole > cut
 
 
 def test_the_slope_of_a_player_who_never_learns_is_its_gap_and_of_the_best_player_zero() -> None:
-    world, part = make_world(), Regret(of="slope")
-    rows = part.tokens(world, [episode(["a"] * 12), episode(["b"] * 12), episode(["a", "b"])])
+    resources, part = make_resources(), Regret(of="slope")
+    rows = part.tokens(resources, [episode(["a"] * 12), episode(["b"] * 12), episode(["a", "b"])])
     assert [float(row.sum()) for row in rows] == pytest.approx([-0.7, 0.0, 0.0], abs=1e-6)
 
 
@@ -91,7 +94,7 @@ def test_the_fit_finds_the_terms_that_regret_is_made_of_and_the_fit_of_a_mean_is
 
 
 def mean_regret(aimless: bool) -> torch.Tensor:
-    """Of 40 episodes of 800 pulls, [800]."""
+    """Return the mean regret of 40 episodes of 800 pulls, [800]."""
     random, means = Random(11), (0.2, 0.9, 0.4)
     total = torch.zeros(800, dtype=torch.float64)
     for _ in range(40):
@@ -125,17 +128,20 @@ def test_demonstrations_are_episodes_of_ucb_or_of_chance() -> None:
 
 
 def test_a_policy_trained_on_the_regret_itself_becomes_online_gradient_descent_without_regret() -> None:
-    """Paper 79 in its smallest case: decisions are the projection of -eta times the losses so far onto the simplex,
-    which is online gradient descent (lazy) of that step; trained on regret alone, from a start that never learns."""
+    """Paper 79, smallest case: a decision is the projection of -eta times the past losses onto the simplex.
+
+    This is lazy online gradient descent with step eta. Training on the regret alone finds eta; it starts at 0, where
+    the decisions do not depend on the losses.
+    """
 
     def decisions(eta: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
         before = losses.cumsum(-2) - losses
         gap = before[..., 1] - before[..., 0]
-        first = (0.5 + eta * gap / 2).clamp(0, 1)  # the projection, of two actions
+        first = (0.5 + eta * gap / 2).clamp(0, 1)  # projection for two actions
         return torch.stack([first, 1 - first], -1)
 
     def sequences(steps: int, seed: int) -> torch.Tensor:
-        """Losses of two actions, one of which is better by chance or from some time on, [512, steps, 2]."""
+        """Return losses of two actions, [512, steps, 2]; each sequence has its own probability for the first."""
         generator = torch.Generator().manual_seed(seed)
         chance = 0.5 + 0.4 * (2 * torch.rand(512, 1, generator=generator, dtype=torch.float64) - 1)
         first = (torch.rand(512, steps, generator=generator, dtype=torch.float64) < chance).double()

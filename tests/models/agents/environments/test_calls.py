@@ -1,4 +1,4 @@
-"""Calls: what each kind of mistake is, and what an answer to it says."""
+"""Calls: every mistake has one category, and the answer to it names the category but not the right call."""
 
 import json
 from random import Random

@@ -1,4 +1,4 @@
-"""Countdown: exact values, and each number once."""
+"""Countdown: expressions have exact values, each number is used once, and no answer reveals the target."""
 
 from fractions import Fraction
 

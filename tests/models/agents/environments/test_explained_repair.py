@@ -1,4 +1,4 @@
-"""An explanation and a repair: what each is worth, and that neither is paid for the other."""
+"""Explanation and repair: each has its own reward, which does not depend on the other."""
 
 from dataclasses import replace
 from random import Random
@@ -16,7 +16,7 @@ from models.sandbox.settings import SandboxSettings
 from models.task_sets.repairs import SAYS, RepairsSettings
 from tests.support.malformed_texts import TEXTS
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 ENVIRONMENT = ExplainedRepair(sandbox=SandboxSettings(seconds=20, workers=2))
 PROBLEM = Problem(
@@ -42,7 +42,7 @@ def played(explanation: str, repair: str, problem: Problem = PROBLEM) -> tuple[f
 )
 @pytest.mark.parametrize("repair, repaired", [(RIGHT, 1.0), (WRONG, 0.0)])
 def test_each_turn_is_worth_its_own(explanation: str, explained: float, repair: str, repaired: float) -> None:
-    """Longest common subsequences with six words by hand: six of six, five of six, two of two, none."""
+    """By hand, the longest common subsequences with the six expected words have 6, 5, 2 and 0 words."""
     first, second, solved = played(explanation, repair)
     assert first == pytest.approx(explained)
     assert (second, solved) == (repaired, bool(repaired))
@@ -79,16 +79,16 @@ def test_demonstrations_are_what_their_flaw_says() -> None:
 
 
 def test_the_recipe_credits_each_turn_with_its_own_reward() -> None:
-    """Of two episodes the one explains better and the other repairs: each loses where the other is better."""
+    """One episode explains better, the other repairs better. In each turn, the worse one has a negative advantage."""
     said = scored([1.5, 1.0], [2], sequences=Sequences([[3]] * 2, [[1, 1, 5, 1]] * 2))
     earned = [(0.5, 1.0), (1.0, 0.0)]
     rollouts = [
         replace(made, episode=replace(made.episode, turns=(Turn(0, 2, first), Turn(3, 4, second))))
         for made, (first, second) in zip(said.rollouts, earned, strict=True)
     ]
-    world, recipe = make_world(), load_recipe("self_debug")
+    resources, recipe = make_resources(), load_recipe("self_debug")
     earns = recipe.rewards[0]
     assert isinstance(earns, TokenReward)
-    rows = earns.tokens(world, rollouts)
-    signal = recipe.advantage(world, replace(said, rollouts=rollouts, token_rewards=rows))
+    rows = earns.tokens(resources, rollouts)
+    signal = recipe.advantage(resources, replace(said, rollouts=rollouts, token_rewards=rows))
     assert [row.tolist() for row in signal.tokens] == [[-0.5, -0.5, 0, 1], [0.5, 0.5, 0, -1]]

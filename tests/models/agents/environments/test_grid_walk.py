@@ -1,4 +1,4 @@
-"""A grid: where moves lead, how far the goal is, what a move earns."""
+"""A grid: the cells that moves lead to, the distance from the goal, and the reward of a move."""
 
 from itertools import product
 from random import Random
@@ -66,7 +66,7 @@ def test_the_state_is_the_cell_and_notes_say_what_is_possible_and_what_has_worke
     assert opened.reset(3) == ("", {"state": "a1", "solved": False})
     assert opened.step("d") == ("a2 udr <d", 0.0, False, False, {"state": "a2", "solved": False})
     assert opened.step("what?")[0] == "error: u, d, l or r"
-    assert opened.step("l")[0] == "a2 udr <d"  # a move into the edge has not worked
+    assert opened.step("l")[0] == "a2 udr <d"  # a move off the grid is not noted
     assert opened.step("r")[0] == "b2 udl <dr"
 
 
@@ -78,7 +78,7 @@ def test_thoughts_move_nothing_and_the_walk_is_that_of_the_moves_alone() -> None
     for move in "ddrrr":
         state = opened.step("down is good: d")
         assert state[:4] == ("plan", 0.0, False, False)
-        assert opened.step("u") == ("act", 0.0, False, False, state[4])  # a word of a thought is no move
+        assert opened.step("u") == ("act", 0.0, False, False, state[4])  # a move inside a thought has no effect
         acted.append(opened.step(move))
     assert [said.removesuffix(" think") for said, *_ in acted] == [said for said, *_ in plain]
     assert [turn[1:] for turn in acted] == [turn[1:] for turn in plain]

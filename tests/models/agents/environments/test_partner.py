@@ -1,4 +1,4 @@
-"""A frozen partner: its weights stay, its words are not trained on, both sides hang on their seeds alone."""
+"""A frozen partner: its weights stay, its words are not trained on, and both sides depend on the seed alone."""
 
 import hashlib
 from pathlib import Path
@@ -35,7 +35,7 @@ LIMITS = EpisodeLimits(turns=3, turn_tokens=4, seconds=30.0, at_last_turn="kept"
 
 
 def asking(read: list[str], seed: int) -> str:
-    """A policy that plays its role: asks or orders for a finding twice and then concludes, writes or answers."""
+    """Return a turn that fits the role: two questions or checks and then a conclusion, an answer, or a need."""
     random = Random(seed)
     said = random.choice(list(NEEDS.values()))
     if "doctor" in read:
@@ -59,7 +59,7 @@ def played(start: Path, seed: int = 5, **settings: object) -> list[Episode]:
 
 
 def partner_is_read(episode: Episode) -> bool:
-    """Whether words of the partner stand between the policy's turns."""
+    """Return whether there are words of the partner between the policy's turns."""
     return any(after.start > before.stop for before, after in zip(episode.turns, episode.turns[1:], strict=False))
 
 
@@ -108,27 +108,27 @@ def test_a_question_is_worth_its_findings_share_once_and_where_the_patient_said_
     scene.begin(Random(4))
     patient = drawn(Random(4))
     truth = "yes" if patient["fever"] else "no"
-    moment = scene.hear("policy", "ask fever")
+    moment = scene.apply("policy", "ask fever")
     assert moment.next == "partner" and moment.text.endswith("asked fever")
-    assert scene.hear("partner", truth).reward == pytest.approx(shares(patient)["fever"])
-    scene.hear("policy", "ask fever")
-    assert scene.hear("partner", truth).reward == 0.0
-    scene.hear("policy", "ask cough")
-    assert scene.hear("partner", "fever").reward == 0.0
-    end = scene.hear("policy", condition(patient))
+    assert scene.apply("partner", truth).reward == pytest.approx(shares(patient)["fever"])
+    scene.apply("policy", "ask fever")
+    assert scene.apply("partner", truth).reward == 0.0
+    scene.apply("policy", "ask cough")
+    assert scene.apply("partner", "fever").reward == 0.0
+    end = scene.apply("policy", condition(patient))
     assert end.over and end.solved
 
 
 def test_a_directors_reward_is_the_partners_conclusion_less_the_checks() -> None:
     scene = Direct(cost=0.05)
     scene.begin(Random(4))
-    scene.hear("policy", "check rash")
-    assert scene.hear("partner", "no").reward == -0.05
-    moment = scene.hear("policy", "conclude")
+    scene.apply("policy", "check rash")
+    assert scene.apply("partner", "no").reward == -0.05
+    moment = scene.apply("policy", "conclude")
     assert moment.text == "known rash no conclude"
-    end = scene.hear("partner", condition(drawn(Random(4))))
+    end = scene.apply("partner", condition(drawn(Random(4))))
     assert (end.reward, end.over, end.solved) == (1.0, True, True)
-    assert scene.hear("policy", "check nothing").over
+    assert scene.apply("policy", "check nothing").over
 
 
 @pytest.mark.parametrize("helpful, mood", [((True, True, True), 1.0), ((True, False, True), 0.7), ((False,) * 3, 0.1)])
@@ -136,9 +136,9 @@ def test_the_mood_follows_the_rule_whatever_the_user_says(helpful: tuple[bool, .
     scene = Comfort()
     scene.begin(Random(0))
     for helps in helpful:
-        right = NEEDS[scene.left[0]]
-        scene.hear("partner", "happy happy mood 100")
-        moment = scene.hear("policy", right if helps else "nothing")
+        right = NEEDS[scene.remaining_feelings[0]]
+        scene.apply("partner", "happy happy mood 100")
+        moment = scene.apply("policy", right if helps else "nothing")
     assert moment.over and moment.reward == pytest.approx(mood) and moment.solved is (mood > 0.4)
 
 

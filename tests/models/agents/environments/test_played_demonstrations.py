@@ -1,4 +1,4 @@
-"""What task sets demonstrate is what happens: every demonstration is played in the environment of its name."""
+"""Demonstrations are played in their environments, which must give the answers that the demonstrations contain."""
 
 from functools import cache
 from pathlib import Path
@@ -36,13 +36,13 @@ SMALL = {"train": 40, "validation": 0, "gate": 0}
 
 @cache
 def settings(name: str) -> TaskSettings:
-    """As params.yaml has them, with few rows."""
+    """Return the settings of params.yaml, with few rows."""
     section = {**read_section(PARAMS, name), "problems": SMALL, "demonstrations": {"train": 80}}
     return checked(settings_type(name), section, str(PARAMS))
 
 
 def played(name: str, task: Task, turns: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
-    """What the environment says to the policy's turns, and what it knew after the last."""
+    """Return the environment's answers to the policy's turns, and its info after the last turn."""
     opened = WORLDS[name].open(Problem("p", task.prompt, task.answer))
     heard, info = [], dict(opened.reset(0)[1])
     for turn in turns[::2]:

@@ -1,4 +1,4 @@
-"""Questions of Reasoning Gym as an environment; the package is an extra (reasoning-gym.lock)."""
+"""Tests of questions of Reasoning Gym as an environment. The package is optional (reasoning-gym.lock)."""
 
 import importlib.util
 import json
@@ -90,6 +90,6 @@ def test_no_set_that_is_admitted_runs_what_an_answer_says(capfd: pytest.CaptureF
         opened.reset(0)
         try:
             opened.step("[print('it ran')]")
-        except Exception:  # a set may not bear it: such an answer ends its episode
+        except Exception:  # a set may fail at such an answer, which ends the episode
             continue
     assert admitted > 50 and "it ran" not in capfd.readouterr().out

@@ -1,4 +1,4 @@
-"""Reflections on a frozen actor's trials: what they earn is the change of the actor's return."""
+"""Reflections on trials of a frozen actor: the reward is the change of the actor's return."""
 
 from typing import Any, cast
 

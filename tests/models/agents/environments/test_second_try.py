@@ -1,4 +1,4 @@
-"""Two attempts: what they are worth, in both stages, and how each turn is held near the reference."""
+"""Two attempts at a problem: their rewards in both stages, and the weight of the KL term in each turn."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from models.task_sets.drawing import make_rows
 from models.task_sets.second_try import SAYS, SecondTrySettings
 from tests.support.tiny_batches import gradient_of, make_batch, numbers
 from tests.support.tiny_loops import SCHEDULE, new_learner
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 SUM = Problem("p", "47 + 85 = ?", "132")
 
@@ -44,17 +44,17 @@ def test_the_first_stage_counts_the_last_attempt_and_the_second_what_it_gains(
     first: float, second: float, later: float
 ) -> None:
     learner = new_learner(SCHEDULE)
-    world, part = make_world(learner=learner), Attempts(alpha=2.0, first_stage=3)
+    resources, part = make_resources(learner=learner), Attempts(alpha=2.0, first_stage=3)
     rollout = attempts(first, second)
     learner.updates = 2
-    assert part.tokens(world, [rollout])[0].tolist() == [0, 0, 0, 0, second]
+    assert part.tokens(resources, [rollout])[0].tolist() == [0, 0, 0, 0, second]
     learner.updates = 3
-    row = part.tokens(world, [rollout])[0]
+    row = part.tokens(resources, [rollout])[0]
     assert float(row.sum()) == later and float(row[1]) == first
 
 
 def test_an_attempt_that_never_came_to_a_second_is_worth_nothing_in_the_first_stage() -> None:
-    assert Attempts(first_stage=1).tokens(make_world(), [attempts(1.0)])[0].tolist() == [0, 0]
+    assert Attempts(first_stage=1).tokens(make_resources(), [attempts(1.0)])[0].tolist() == [0, 0]
 
 
 def test_every_token_knows_its_turn() -> None:

@@ -1,4 +1,4 @@
-"""A shop: what a search lists, what a purchase earns, and what a customer can never do."""
+"""A shop: results of a search, rewards of a purchase, and commands that have no effect."""
 
 import json
 import math
@@ -80,8 +80,8 @@ def bits(holding: int) -> float:
     "number, share, by_rank",
     [
         (4, 1.0, 1.0),
-        (1, 2 / 3, (bits(3) + bits(3)) / (bits(3) + bits(3) + bits(4))),  # too dear
-        (2, 2 / 3, bits(3) / (bits(3) + bits(3) + bits(4))),  # the price is met, but stands behind the colour
+        (1, 2 / 3, (bits(3) + bits(3)) / (bits(3) + bits(3) + bits(4))),  # too expensive
+        (2, 2 / 3, bits(3) / (bits(3) + bits(3) + bits(4))),  # meets the price, but not the colour, which ranks higher
         (3, 2 / 3, 0.0),  # of another kind
         (5, 1 / 3, 0.0),
     ],

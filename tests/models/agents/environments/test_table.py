@@ -1,4 +1,4 @@
-"""A table: each seat in a view of its own, chance and others by the seed, what is won at the last turn."""
+"""Tests of a table: each seat has its own view, chance depends on the seed, rewards are given at the last turn."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from models.agents.play.games.strategy import choices, strategies
 from models.agents.play.play import play
 from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, TokenSampling
-from models.method.environment import Environment, EpisodeSettings, Heard, Seat
+from models.method.environment import Environment, EnvironmentAnswer, EpisodeSettings, Seat
 from models.method.episode import Cut, Episode, EpisodeLimits
 from models.method.problem import Problem
 from models.method.rollout import Rollout
@@ -42,7 +42,7 @@ LIMITS = EpisodeLimits(turns=5, turn_tokens=None, seconds=10.0, at_last_turn="ke
 
 
 def at_random(read: list[str], seed: int) -> str:
-    """What may be said, by the seed alone."""
+    """Return a legal action, drawn with the seed."""
     if read[-1] in ("x", "o") or read[-1] in FIELDS:
         return Random(seed).choice([field for field in FIELDS if field not in read])
     return Random(seed).choice(["fold", "call"] if read[-1] == "bet" else ["check", "bet"])
@@ -170,16 +170,16 @@ def test_several_seats_at_their_own_pace_are_refused_by_a_line() -> None:
 
 
 class Cutting(Saying):
-    """Every fourth turn of its is cut."""
+    """An engine that cuts one turn in four, depending on the seed."""
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        made = super().each(asks, drawing)
-        return [replace(each, finished=ask.seed % 4 > 0) for ask, each in zip(asks, made, strict=True)]
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        made = super().complete(requests, drawing)
+        return [replace(each, finished=ask.seed % 4 > 0) for ask, each in zip(requests, made, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failing(Table):
-    """A table that answers no `bet`, or not in time."""
+    """A table that fails at `bet`, or answers it too late."""
 
     name = "failing"
     cut: Cut = "error"
@@ -190,7 +190,7 @@ class Failing(Table):
             view: Any = seat.opened
             real = view.step
 
-            def step(turn: str, real: Callable[[str], Heard | None] = real) -> Heard | None:
+            def step(turn: str, real: Callable[[str], EnvironmentAnswer | None] = real) -> EnvironmentAnswer | None:
                 if turn == "bet" and self.cut == "time":
                     time.sleep(0.3)
                 if turn == "bet" and self.cut == "error":
@@ -217,7 +217,7 @@ def test_where_a_seat_is_cut_the_others_are_too_and_nobody_is_asked_again(cut: C
     environment = Failing(cut=cut) if cut in ("error", "time") else Table()
     settings = EpisodeSettings(environment=environment, limits=of_seats, role="user")
     texts = [" ".join(words) for words in product(("ada", "and", "bob", "play"), repeat=3)]
-    problems = [  # of different texts, so that no two games are the same tokens
+    problems = [  # different texts, so that no two games have the same tokens
         Problem(text, text, "win", 1, tuple(CODEC.prompts([text])[0])) for text in texts[: 4 if cut == "time" else 40]
     ]
     made = play(engine, CODEC, settings, problems, Sampling(max_tokens=40, samples=1), 3)

@@ -1,4 +1,4 @@
-"""Games of TextArena as an environment; the package is an extra (textarena.lock)."""
+"""Tests of games of TextArena as an environment. The package is optional (textarena.lock)."""
 
 import importlib.util
 import random
@@ -23,7 +23,7 @@ def test_where_the_package_is_missing_a_line_says_how_to_install_it() -> None:
 
 
 def guessed(seed: int) -> tuple[list[str], float, bool]:
-    """What is heard by who halves the range, what the game is worth, and whether it is solved."""
+    """Play by bisection. Return all observations, the reward of the game, and whether it is solved."""
     opened = TextArena().open(PROBLEM)
     said = [opened.reset(seed)[0]]
     low, high = (int(bound) for bound in re.findall(r"between (\d+) and (\d+)", said[0])[0])

@@ -1,4 +1,4 @@
-"""Games of TextWorld as an environment; the package is an extra (textworld.lock)."""
+"""Tests of games of TextWorld as an environment. The package is optional (textworld.lock)."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Twenty questions: what an answer tells, by enumeration of the secrets."""
+"""Twenty questions: the expected information of a question, by enumeration of the secrets, and the rewards."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def test_expected_information_is_the_entropy_that_enumerated_secrets_lose(attrib
 def test_a_question_earns_its_information_before_the_answer_and_a_repeated_one_nothing() -> None:
     environment = TwentyQuestions(information=0.5, cost=0.1)
     rewards = set()
-    for secret in THINGS:  # what it earns says nothing of the secret
+    for secret in THINGS:  # the reward does not reveal the secret
         opened = environment.open(problem(secret))
         opened.reset(0)
         rewards.add(opened.step("fly?")[1])

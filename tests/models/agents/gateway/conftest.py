@@ -1,4 +1,4 @@
-"""What the tests of agent programs share: a policy, and an engine that remembers what it is asked."""
+"""Fixtures for tests of agent programs: a policy, and an engine that records its requests."""
 
 from pathlib import Path
 

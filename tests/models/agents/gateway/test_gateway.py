@@ -1,4 +1,4 @@
-"""Agent programs behind the gateway: what they are answered is what is trained on, and each fails by itself."""
+"""Agent programs at the gateway: the tokens they receive are those trained on, and each fails independently."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from models.parts.rollouts.program import ProgramRollouts
 from tests.support.agent_programs import assert_all_calls_are_trained_on_once, draw, program
 from tests.support.tiny_episodes import ENDING, Listening, gap
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 @pytest.mark.parametrize("mode", ["talk", "branch", "text"])
@@ -59,7 +59,7 @@ def test_branches_of_an_episode_share_their_history_in_the_learner(engine: Liste
 
 def test_an_episode_of_several_sequences_is_worth_what_its_program_says(engine: Listening) -> None:
     made = draw(engine, program("branch"))
-    worth = TurnRewards()(make_world(engine), made)
+    worth = TurnRewards()(make_resources(engine), made)
     for rollout, value in zip(made, worth.tolist(), strict=True):
         assert value == rollout.text.count("7")
 

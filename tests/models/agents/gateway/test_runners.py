@@ -1,4 +1,4 @@
-"""What a program may give as its result: whatever it is, it is an outcome or ends the program's own episode."""
+"""Results of agent programs: every value gives an outcome or ends the program's own episode."""
 
 import sys
 from typing import Any
@@ -13,11 +13,11 @@ from tests.support.tiny_episodes import ENDING, Listening
 from tests.support.tiny_loops import PROBLEMS
 
 LONG = 10**5000
-"""Python writes no number of so many digits."""
+"""Python refuses to print a number with so many digits."""
 
 
 class Unwritten:
-    """An object whose text cannot be had."""
+    """An object whose text representation fails."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")

@@ -1,4 +1,4 @@
-"""The guide's agent program with `verifiers`, run as the guide says: in an environment of its own, over the gateway."""
+"""The agent program with `verifiers` from the guide, run in a virtual environment of its own over the gateway."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ GUIDE = PAGE.split("### verifiers")[1].split("\n## ")[0]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with what the guide installs."""
+    """Make a virtual environment with the package that the guide installs, and return its interpreter."""
     folder = tmp_path_factory.mktemp("verifiers") / "venv"
     (wanted,) = re.findall(r"pip install (\S+)", GUIDE)
     uv = shutil.which("uv", path=Path(sys.executable).parent)

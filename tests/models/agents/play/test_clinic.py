@@ -1,4 +1,4 @@
-"""What a finding is worth, enumerated: Shapley shares, and the entropy that questions take away."""
+"""Values of findings, checked by enumeration: Shapley shares, and the entropy that questions remove."""
 
 import itertools
 import math

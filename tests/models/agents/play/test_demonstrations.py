@@ -1,4 +1,4 @@
-"""Demonstrations of several turns: what is read, what counts, and by how much."""
+"""Demonstrations of several turns: their encoding, the tokens that count in the loss, and the weights."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from models.text.bridge import bridge_of
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 ROWS = [
     ("1 + 2 =", ("3 +", "4 5", "6 ;", "7", "8 = 9")),
@@ -30,7 +30,7 @@ def rows() -> list[tuple[list[int], str]]:
 
 
 def a_sequence_a_turn() -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[str]]:
-    """Every turn by itself behind its history, and what the environment answered to it."""
+    """Return every turn as a sequence after its history, and the environment's answer to it."""
     bridge = bridge_of(CODEC)
     prompts, completions, answers = [], [], []
     for ids, (_, turns) in zip(CODEC.prompts([prompt for prompt, _ in ROWS]), ROWS, strict=True):

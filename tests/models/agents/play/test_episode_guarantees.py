@@ -1,4 +1,4 @@
-"""What is promised of episodes as wholes: killed and resumed, the canary, cuts, and answers that a tool gives away."""
+"""Guarantees for whole episodes: kill and resumption, the canary, cuts, and answers that a tool gives away."""
 
 import os
 import signal
@@ -19,16 +19,16 @@ from models.engines.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
 from models.method.episode import Turn
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.episodes.solved import Solved
 from models.parts.rewards.models.learned import LearnedReward
 from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.rewards.rules.python_file import PythonReward
 from tests.support.tiny_episodes import ENDING, Chatter, episodes
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, save_start
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 ROOT = Path(__file__).resolve().parents[4]
 RULES = ("kept", "wrong", "masked")
@@ -55,7 +55,7 @@ def in_a_process(start: Path, checkpoints: Path, steps: int) -> int:
 def test_a_process_that_is_killed_in_the_midst_of_an_episode_ends_with_the_same_weights(
     start: Path, tmp_path: Path
 ) -> None:
-    """By SIGKILL, and resumed by a fresh process: bit for bit."""
+    """The process is killed by SIGKILL and resumed by a fresh process. The weights are equal bit for bit."""
     assert in_a_process(start, tmp_path / "killed", 130) == -signal.SIGKILL
     assert not (tmp_path / "killed.safetensors").exists() and list((tmp_path / "killed").iterdir())
     assert in_a_process(start, tmp_path / "killed", 0) == 0
@@ -65,13 +65,13 @@ def test_a_process_that_is_killed_in_the_midst_of_an_episode_ends_with_the_same_
 
 
 class Gap(Reward):
-    """Worth nothing; notes how far engine and learner are apart in each round, over all that the policy wrote."""
+    """A reward of zero that records the gap between engine and learner, over all tokens that the policy wrote."""
 
     name = "gap"
     seen: ClassVar[list[float]] = []
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> torch.Tensor:
-        read = world.readings.policy(rollouts)
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> torch.Tensor:
+        read = resources.readings.policy(rollouts)
         for row, rollout in zip(read, rollouts, strict=True):
             assert rollout.behaviour_log_probs is not None
             apart = (row.cpu() - rollout.behaviour_log_probs)[torch.tensor(rollout.written)]
@@ -82,7 +82,7 @@ class Gap(Reward):
 def test_in_the_loop_engine_and_learner_agree_over_whole_episodes_to_a_hundred_thousandth(
     start: Path, tmp_path: Path
 ) -> None:
-    """In every round, while the policy moves."""
+    """The gap is measured in every round, while the weights change."""
     slots = replace(SLOTS, rollouts=episodes(Chatter(lasts=3)), rewards=[*SLOTS.rewards, Gap()])
     Gap.seen.clear()
     run(start, tmp_path / "run", slots=slots, codec=ENDING)
@@ -93,7 +93,7 @@ LEAK = "#### 7"
 
 
 def leaked() -> Rollout:
-    """The environment gives the answer away, and the policy says nothing of it."""
+    """Return a rollout in which the environment gives the answer away and the policy does not state it."""
     said, heard = ENDING.completions(["3 +", "8 = ;"]), ENDING.inside([f"\n{LEAK}\n"])[0]
     ids = (*said[0], *heard, *said[1])
     second = len(said[0]) + len(heard)
@@ -120,7 +120,7 @@ def test_an_answer_that_a_tool_gives_away_earns_nothing_through_any_reward_that_
         wanted = str(ENDING.inside([LEAK])[0])[1:-1]
         return torch.tensor([float(wanted in str(list(ids))) for ids in sequences.completions])
 
-    world = make_world(scorer=reads, codec=ENDING)
+    resources = make_resources(scorer=reads, codec=ENDING)
     rollout = leaked()
     assert LEAK in ENDING.text([rollout.completion])[0], "the tool gave nothing away"
     rewards: list[Any] = [
@@ -130,14 +130,14 @@ def test_an_answer_that_a_tool_gives_away_earns_nothing_through_any_reward_that_
         PythonReward(path=str(tmp_path / "mine.py"), function="answers"),
     ]
     for reward in rewards:
-        assert not reward(world, [rollout]).any(), reward.name
+        assert not reward(resources, [rollout]).any(), reward.name
     assert [list(ids) for ids in read[0].completions] == [list(rollout.written_ids)]
     aloud = replace(rollout, text=f"3 +\n{LEAK}")
-    assert ExactAnswer()(world, [aloud]).tolist() == [1.0], "an answer that the policy states itself counts"
+    assert ExactAnswer()(resources, [aloud]).tolist() == [1.0], "an answer that the policy states itself counts"
 
 
 def test_no_reward_makes_text_of_a_whole_completion() -> None:
-    """Of what an episode holds only `text`, `said` and its turns are the policy's words."""
+    """The text of a whole completion also contains the environment's words; only `text` and the turns do not."""
     files = sorted((ROOT / "models" / "parts" / "rewards").rglob("*.py"))
     assert len(files) > 10 and not [file.name for file in files if "codec.text(" in file.read_text()]
 
@@ -149,7 +149,7 @@ CUTS: list[tuple[str, dict[str, Any], str, str]] = [
     *((f"time {rule}", {"seconds": 0.02, "turns": 9, "when_stuck": rule}, "time", rule) for rule in RULES),
     *((f"error {rule}", {"turns": 9, "when_stuck": rule}, "error", rule) for rule in RULES),
 ]
-"""What is cut, by which settings, what the episode says of it, and what becomes of it."""
+"""Id, settings, recorded cut and rule of each case."""
 
 
 @pytest.mark.parametrize(("settings", "cut", "rule"), [pytest.param(*case, id=name) for name, *case in CUTS])
@@ -157,19 +157,19 @@ CUTS: list[tuple[str, dict[str, Any], str, str]] = [
 def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(
     start: Path, settings: Any, cut: str, rule: str, waves: bool
 ) -> None:
-    """Whatever ended an episode, no ask begins with all of it."""
+    """No request begins with all tokens of an episode that has ended, for any cause."""
     asked: list[tuple[int, ...]] = []
 
     class Listening(TransformersEngine):
-        def each(self, asks: Any, drawing: TokenSampling) -> list[Generated]:
-            asked.extend(tuple(ask.prompt) for ask in asks)
-            return super().each(asks, drawing)
+        def complete(self, requests: Any, drawing: TokenSampling) -> list[Generated]:
+            asked.extend(tuple(ask.prompt) for ask in requests)
+            return super().complete(requests, drawing)
 
-        def serve(self, asks: Any, drawing: TokenSampling, steps: int, dropped: Any = ()) -> dict[int, Generated]:
+        def serve(self, requests: Any, drawing: TokenSampling, steps: int, dropped: Any = ()) -> dict[int, Generated]:
             ask: CompletionRequest
-            for ask in asks.values():
+            for ask in requests.values():
                 asked.append(tuple(ask.prompt))
-            return super().serve(asks, drawing, steps, dropped)
+            return super().serve(requests, drawing, steps, dropped)
 
     def act(turn: str) -> None:
         if cut == "time" and "7" in turn:
@@ -180,15 +180,15 @@ def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(
     engine = Listening(start, EngineSettings(precision="float32"), end=ENDING.ends)
     words = "3 + 4 5 6 7 8 9" if settings.get("max_tokens") == 20 else ""
     source = episodes(Chatter(lasts=9, act=act, words=words), waves=waves, **settings)
-    made = source(make_world(engine, codec=ENDING), PROBLEMS[:4], 0)
+    made = source(make_resources(engine, codec=ENDING), PROBLEMS[:4], 0)
     ended = [rollout for rollout in made if rollout.episode.cut == cut]
     assert ended
     whole = {(*rollout.problem.tokens, *rollout.completion) for rollout in ended}
     assert not any(prompt[: len(ids)] == ids for prompt in asked for ids in whole)
     assert {bool(rollout.trained_tokens) for rollout in ended} == {rule != "masked"}
     assert {rollout.finished for rollout in ended} == {rule == "kept"}
-    for rollout in ended:  # a verifier looks for an answer in what is kept, and in nothing else
+    for rollout in ended:  # a verifier reads the answer only if the rule is `kept`
         right = replace(rollout, text="#### 7", problem=replace(rollout.problem, answer="7"))
-        assert ExactAnswer()(make_world(codec=ENDING), [right]).tolist() == [float(rule == "kept")]
+        assert ExactAnswer()(make_resources(codec=ENDING), [right]).tolist() == [float(rule == "kept")]
     others = [rollout for rollout in made if not rollout.episode.cut]
     assert all(rollout.finished and rollout.trained_tokens == rollout.written_tokens for rollout in others)

@@ -1,4 +1,4 @@
-"""Branches of an episode: what they share, what they are trained on, and environments that cannot be branched."""
+"""Branches of an episode: their common beginning, the turn that is trained on, environments that cannot branch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from models.method.rollout import Rollout
 from models.parts.rollouts.forked import Forked
 from tests.support.tiny_episodes import ENDING, Chatter
 from tests.support.tiny_loops import PROBLEMS, save_start
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> TransformersEngine:
 def branches(engine: TransformersEngine, environment: Any = None, **settings: Any) -> list[list[Rollout]]:
     chatter = environment or Chatter(lasts=3, greeting="5 + 5")
     part = Forked(prompts=4, group_size=4, max_tokens=60, environment=chatter, **settings)
-    made = part(make_world(engine, codec=ENDING), PROBLEMS[:4], 0)
+    made = part(make_resources(engine, codec=ENDING), PROBLEMS[:4], 0)
     return [made[at : at + 4] for at in range(0, 16, 4)]
 
 
 def first_apart(group: list[Rollout]) -> int:
-    """Where the trained turn begins, which must be the same for all."""
+    """Return the beginning of the trained turn, which must be the same in all branches."""
     starts = {rollout.trained.index(True) for rollout in group if rollout.trained is not None}
     assert len(starts) == 1
     return starts.pop()

@@ -1,4 +1,4 @@
-"""Games as pure rules, and what is computed of them: held against values that are known, and by other ways."""
+"""Rules of games and their solutions, compared with known values and with independent computations."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ KUHN = KuhnPoker()
 
 
 def equilibrium(alpha: float) -> list[dict[Knows, tuple[float, float]]]:
-    """Kuhn's family: probabilities of bet or call."""
+    """Return the equilibrium of Kuhn's family for alpha; the numbers are the probabilities of bet or call."""
     first = {
         ("first jack",): alpha,
         ("first queen",): 0.0,
@@ -64,7 +64,7 @@ def test_the_known_equilibria_cannot_be_exploited_and_are_worth_an_eighteenth_to
 
 
 def pure(seat: int) -> Sequence[dict[Knows, tuple[float, ...]]]:
-    """Every strategy of a seat without chance."""
+    """Return every deterministic strategy of a seat."""
     sets = information_sets(KUHN)[seat]
     return [
         dict(zip(sets, [(1.0, 0.0) if choice == 0 else (0.0, 1.0) for choice in picks], strict=True))

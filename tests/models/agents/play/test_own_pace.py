@@ -1,4 +1,4 @@
-"""Episodes at their own pace: the tokens of waves, and nobody waits for another's environment."""
+"""Episodes at their own pace: they have the same tokens as in waves, and none waits for another's environment."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ from models.parts.rollouts.episodes import Episodes
 from tests.support.tiny_episodes import ENDING, Chatter, episodes, hang
 from tests.support.tiny_loops import PROBLEMS, save_start
 from tests.support.tiny_models import NO_VLLM
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 SMALL = EngineSettings(max_sequences=5, precision="float32")
 
@@ -42,7 +42,7 @@ def two(folder: Path) -> Engine:
 
 
 def draw(engine: Engine, source: Episodes) -> list[Rollout]:
-    return source(make_world(engine, codec=ENDING), PROBLEMS[:4], 0)
+    return source(make_resources(engine, codec=ENDING), PROBLEMS[:4], 0)
 
 
 def assert_same(made: list[Rollout], expected: list[Rollout]) -> None:
@@ -81,6 +81,7 @@ def test_each_at_its_own_pace_they_are_the_episodes_of_waves(start: Path, make: 
 @NO_VLLM
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
+@pytest.mark.rotating(of=4)
 def test_vllm_plays_them_at_their_own_pace_as_in_waves(start: Path) -> None:
     from models.engines.vllm_engine import VllmEngine
 
@@ -93,7 +94,7 @@ def test_vllm_plays_them_at_their_own_pace_as_in_waves(start: Path) -> None:
 
 
 def test_an_environment_may_take_as_long_as_all_other_episodes_do(engine: Engine) -> None:
-    """The first environment that is asked answers when every other episode is over: in waves it would wait for ever."""
+    """The first environment answers only after all other episodes have ended. In waves, that would never happen."""
     over, lock, calls, first = threading.Event(), threading.Lock(), 0, threading.Lock()
     left = 15
 

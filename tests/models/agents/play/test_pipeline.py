@@ -1,4 +1,4 @@
-"""Plans of small models: what undoes a damage, and what a result is worth."""
+"""Plans for small models: every damage is undone by its repair, and the reward depends on the result alone."""
 
 from random import Random
 

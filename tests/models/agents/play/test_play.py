@@ -1,4 +1,4 @@
-"""Episodes as they are played: token in, token out; what is whose; where they are cut."""
+"""Playing of episodes: ids are passed on unchanged, only the policy's tokens are trained on, limits cut episodes."""
 
 import signal
 import time
@@ -21,7 +21,7 @@ from models.parts.rollouts.sample import Sample
 from tests.support.tiny_episodes import ENDING, Chatter, Listening, episodes, gap, hang
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
 from tests.support.tiny_models import NO_VLLM
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def engine(start: Path) -> Listening:
 
 
 def draw(engine: Engine, source: Episodes, number: int = 0) -> list[Rollout]:
-    return source(make_world(engine, codec=ENDING), PROBLEMS[:4], number)
+    return source(make_resources(engine, codec=ENDING), PROBLEMS[:4], number)
 
 
 def test_the_next_asks_ids_begin_with_all_earlier_ids(engine: Listening) -> None:
@@ -159,7 +159,7 @@ def test_no_episode_is_longer_than_it_may_be_and_none_ends_with_the_environments
     assert all(len(rollout.completion) <= 20 and rollout.written[-1] for rollout in made)
     assert any(
         rollout.completion[-1] in ENDING.ends for rollout in made
-    )  # the words had no room behind a turn that had ended
+    )  # the environment's answer had no room after a complete turn
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_an_answer_that_a_tool_gives_away_earns_nothing(engine: Listening) -> No
     made = [rollout for rollout in draw(engine, source) if len(rollout.episode.turns) == 2 and not rollout.episode.cut]
     assert made and all("####" in ENDING.text([rollout.completion])[0] for rollout in made)
     silent = [rollout for rollout in made if "####" not in rollout.text]
-    assert silent and not ExactAnswer()(make_world(engine), silent).any()
+    assert silent and not ExactAnswer()(make_resources(engine), silent).any()
 
 
 def test_the_same_seed_plays_the_same_episodes(engine: Listening) -> None:

@@ -1,4 +1,4 @@
-"""Trees of steps over a policy of a few words, whose every answer can be enumerated."""
+"""Trees of steps, with a policy of a few words, so that all answers can be enumerated."""
 
 import hashlib
 import itertools
@@ -14,31 +14,31 @@ from models.agents.play.step_search import Estimate, StepSearch
 from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
 from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, TokenSampling
 from models.method.problem import Problem
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 MARK = CODEC.inside([";"])[0][0]
 WORDS = {word: CODEC.inside([word])[0][0] for word in ("1", "2", "3", "7", "8")}
 CHANCE = {"1": 0.6, "2": 0.3, "3": 0.1}
-"""Of the first and of the second step; the answer is 7 in the place of 8 with the chance that they give."""
+"""Probabilities of the words in the first and in the second step. They determine the probability of the answer 7."""
 PROBLEM = Problem("p", "1 +", "7", tokens=tuple(CODEC.prompts(["1 +"])[0]))
 BACKUPS: tuple[Backup, Backup] = ("mean", "policy")
 GROWTH = Growth(order="puct", candidates=4, nodes=24, goals=0, exploration=1.0, valuing=Valuing())
 
 
 def chance_of_right(steps: Sequence[str]) -> float:
-    """That an answer is right behind two steps: more for small ones."""
+    """Return the probability of a right answer after two steps; small numbers have a higher one."""
     return 1 - (int(steps[0]) + 2 * int(steps[1])) / 10
 
 
 def expectation(steps: Sequence[str]) -> float:
-    """Chance of a right answer behind up to two steps, by enumeration."""
+    """Return the probability of a right answer after up to two steps, by enumeration."""
     if len(steps) == 2:
         return chance_of_right(steps)
     return sum(chance * expectation([*steps, word]) for word, chance in CHANCE.items())
 
 
 class Stepper(Engine):
-    """Writes two steps of a word each and an answer of one."""
+    """An engine that writes two steps of one word each, and an answer of one word."""
 
     dtype = torch.float64
     vocabulary = 24
@@ -46,9 +46,9 @@ class Stepper(Engine):
     def __init__(self) -> None:
         self.asked: list[CompletionRequest] = []
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        self.asked += asks
-        return [self._drawn(ask) for ask in asks]
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        self.asked += requests
+        return [self._drawn(ask) for ask in requests]
 
     def _drawn(self, ask: CompletionRequest) -> Generated:
         stands = [word for id in ask.prompt[len(PROBLEM.tokens) :] for word, own in WORDS.items() if own == id]
@@ -113,7 +113,7 @@ def words(node: Node) -> tuple[str, ...]:
 
 
 def test_backed_up_values_are_the_enumerated_expectation_in_the_limit() -> None:
-    """Weighed by what the policy drew; each value within four deviations of the chance that it estimates."""
+    """With the backup `policy`, each value is within four standard deviations of the probability that it estimates."""
     [tree] = grow(candidates=150, nodes=3000, valuing=Valuing(backup="policy"), seed=1)
     seen = 0
     for node in tree.root.below():
@@ -126,7 +126,7 @@ def test_backed_up_values_are_the_enumerated_expectation_in_the_limit() -> None:
 
 
 def test_the_search_goes_where_it_is_better_and_the_mean_with_it() -> None:
-    """Of 60 trees: the mean of what the search found lies above what the policy is worth, and more so than chance."""
+    """Over 60 trees, the mean backup is above the policy backup, which is close to the policy's enumerated value."""
     trees = grow(60, candidates=12, nodes=28, exploration=0.2, seed=2)
     means, policy = ([tree.root.value(Valuing(backup=backup)) or 0.0 for tree in trees] for backup in BACKUPS)
     assert sum(means) / 60 > sum(policy) / 60 + 0.01 and abs(sum(policy) / 60 - expectation([])) < 0.08

@@ -1,4 +1,4 @@
-"""What a tool is for: a policy that asks the calculator and copies what it says, with the tool and without."""
+"""The benefit of a tool: a policy calls the calculator and copies its answer, with the calculator and without it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,20 +18,20 @@ from models.recipes.load import load_recipe
 from models.task_sets.calculator import CalculatorSettings
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 SETTINGS = CalculatorSettings(problems={}, factor=(12, 99), summand=(10, 999), guessed=0.0, miscopied=0.0)
 CODEC = Codec(train_tokenizer(["0123456789"], TokenizerSettings(kind="bytes", vocabulary=259)))
 
 
 class Copier(Engine):
-    """Calls the calculator with what stands before the sign of equality, then states what stands last."""
+    """An engine that calls the calculator with the text before the equals sign, then states the last line it reads."""
 
     dtype, vocabulary = torch.float32, 259
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = []
-        for ask in asks:
+        for ask in requests:
             lines = CODEC.text([ask.prompt])[0].strip().splitlines()
             asked = lines[0].removesuffix(" = ?")
             text = f"calculator: {asked}" if len(lines) == 1 else f"#### {lines[-1]}"
@@ -58,9 +58,9 @@ def played(source: Episodes) -> tuple[list[Rollout], list[float]]:
             zip(tasks, CODEC.prompts([f"{task.prompt}\n" for task in tasks]), strict=True)
         )
     ]
-    world = make_world(Copier(), codec=CODEC)
-    made = source(world, problems, 0)
-    return made, ExactAnswer()(world, made).tolist()
+    resources = make_resources(Copier(), codec=CODEC)
+    made = source(resources, problems, 0)
+    return made, ExactAnswer()(resources, made).tolist()
 
 
 def test_products_are_solved_with_the_calculator_and_not_without_and_no_token_of_it_is_trained_on() -> None:

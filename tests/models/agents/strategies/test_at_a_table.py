@@ -1,4 +1,4 @@
-"""Strategies at a table: who speaks for the partner's seat, and that the mask admits what the rules admit."""
+"""Strategies at a table: a partner's model plays the other seats, and the mask admits only legal actions."""
 
 from dataclasses import replace
 from pathlib import Path

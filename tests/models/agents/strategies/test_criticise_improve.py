@@ -1,4 +1,4 @@
-"""A policy that counts its drafts: what it is asked, and which draft becomes the turn."""
+"""Rounds of critique and improvement, with a policy that counts its drafts: its prompts, and the final draft."""
 
 from models.agents.strategies.criticise_improve import CriticiseImprove
 from tests.support.tiny_strategies import GREEDY, Scripted, ask_of, turns_of
@@ -7,7 +7,7 @@ STRATEGY = CriticiseImprove(rounds=2, critique="wrong?", improve="better")
 
 
 def drafting(text: str, seed: int) -> str:
-    """Draft 1, then whatever follows the last draft; to a critique it says what is wrong."""
+    """Return the next draft by number. After a request for a critique, return a critique."""
     if text.endswith("wrong?\n"):
         return f"too small {text.count('draft')}"
     return f"draft {text.count('draft') + 1}"

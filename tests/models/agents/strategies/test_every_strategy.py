@@ -1,4 +1,4 @@
-"""What must be true of every strategy: bounded calls that are counted, and turns that hang on their own ask alone."""
+"""Every strategy: calls are bounded and counted, and a turn depends only on its own request."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,21 +27,21 @@ SETTINGS: dict[str, list[str]] = {
     "society": ["members=['', '3', '4']", "structure=monarchy", "others='{answers} ;'"],
     "vote": ["drafts=3"],
 }
-"""Questions in words that the tiny policy knows."""
+"""The questions consist of words that the tiny policy knows."""
 STRATEGIES = sorted(parts("strategy"))
 
 
 class Counting(TransformersEngine):
-    """Counts what it is asked."""
+    """An engine that counts its calls, and the tokens that it reads and writes."""
 
     calls = read = written = 0
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        made = super().each(asks, drawing)
-        self.calls += len(asks)
-        self.read += sum(len(ask.prompt) for ask in asks)
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        made = super().complete(requests, drawing)
+        self.calls += len(requests)
+        self.read += sum(len(ask.prompt) for ask in requests)
         self.written += sum(len(generated.tokens) for generated in made)
-        assert all(len(ask.prompt) + ask.max_tokens <= ROOM for ask in asks)
+        assert all(len(ask.prompt) + ask.max_tokens <= ROOM for ask in requests)
         return made
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -89,14 +89,16 @@ def test_an_evaluation_in_episodes_takes_at_most_the_calls_that_the_strategy_say
 def test_a_turn_hangs_on_its_own_history_and_seed_and_not_on_its_neighbours(
     engine: Counting, start: Path, name: str
 ) -> None:
-    asks = requests_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=6, samples=2), 5)
+    requests = requests_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=6, samples=2), 5)
 
     def made(chosen: Sequence[CompletionRequest]) -> list[tuple[int, ...]]:
         drawing = TokenSampling(log_probs=False)
-        return [turn.tokens for turn in Strategic(engine, ENDING, strategy_of(name, start), ROOM).each(chosen, drawing)]
+        return [
+            turn.tokens for turn in Strategic(engine, ENDING, strategy_of(name, start), ROOM).complete(chosen, drawing)
+        ]
 
-    together = made(asks)
-    assert [made([ask])[0] for ask in asks] == together == made(asks[::-1])[::-1]
+    together = made(requests)
+    assert [made([ask])[0] for ask in requests] == together == made(requests[::-1])[::-1]
     assert len(set(together)) > 1
 
 
@@ -109,20 +111,20 @@ def test_without_a_strategy_and_with_the_plain_one_a_policy_answers_the_same_bit
 def test_a_strategy_that_asks_more_often_than_it_says_is_stopped(engine: Counting) -> None:
     class Greedy(Plain):
         def turns(
-            self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+            self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
         ) -> list[Generated]:
-            policy.draft(asks, drawing)
-            return policy.draft(asks, drawing)
+            policy.draft(requests, drawing)
+            return policy.draft(requests, drawing)
 
-    asks = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
+    requests = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
     with pytest.raises(RuntimeError, match="more often than it declares"):
-        Strategic(engine, ENDING, Greedy(), ROOM).each(asks, TokenSampling(log_probs=False))
+        Strategic(engine, ENDING, Greedy(), ROOM).complete(requests, TokenSampling(log_probs=False))
 
 
 def test_nothing_that_a_strategy_says_can_be_trained_on(engine: Counting) -> None:
-    asks = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
+    requests = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
     with pytest.raises(ValueError, match="no log-probs"):
-        Strategic(engine, ENDING, Plain(), ROOM).each(asks, TokenSampling())
+        Strategic(engine, ENDING, Plain(), ROOM).complete(requests, TokenSampling())
 
 
 def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
@@ -137,6 +139,6 @@ def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
 def test_a_cut_turn_is_criticised_by_nobody(engine: Counting, start: Path) -> None:
     ask = replace(requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 4)[0])
     strategic = Strategic(engine, ENDING, strategy_of("criticise_improve", start), ROOM)
-    (turn,) = strategic.each([ask], TokenSampling(log_probs=False))
+    (turn,) = strategic.complete([ask], TokenSampling(log_probs=False))
     assert len(turn.tokens) == 1
     assert strategic.policy.spent.calls == (1 if not turn.finished else strategic.policy.spent.calls)

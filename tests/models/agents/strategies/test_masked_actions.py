@@ -1,4 +1,4 @@
-"""The mask admits listed actions only: over every mask of a small action space, and by the policy's own chances."""
+"""The mask admits only listed actions, for every mask of a small action space, with the policy's probabilities."""
 
 from collections import Counter
 from itertools import combinations
@@ -38,7 +38,7 @@ def test_the_greedy_turn_is_the_likeliest_of_those_that_are_admitted() -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_an_action_is_drawn_by_its_share_of_the_admitted_probability(temperature: float) -> None:
-    """Exactly: which part of [0, 1) leads to which action."""
+    """The test is exact: it checks which part of [0, 1) gives which action."""
     for mask in MASKS:
         weights = torch.tensor([CHANCES[action] for action in mask], dtype=torch.float64) ** (1 / temperature)
         borders = (weights / weights.sum()).cumsum(0)
@@ -83,8 +83,8 @@ def test_a_way_that_admits_nothing_of_what_is_listed_admits_all_of_it() -> None:
 
 
 def test_steps_of_different_masks_are_masked_apart() -> None:
-    asks = [ask_of("Q", actions=mask) for mask in MASKS]
-    turns, consulted = turns_of(MaskedActions(), policy(), asks)
+    requests = [ask_of("Q", actions=mask) for mask in MASKS]
+    turns, consulted = turns_of(MaskedActions(), policy(), requests)
     assert all(turn in mask for turn, mask in zip(turns, MASKS, strict=True))
     assert consulted.spent.calls == sum(map(len, MASKS))
 
@@ -97,6 +97,6 @@ def test_where_nothing_is_listed_or_too_much_it_is_refused_in_a_line() -> None:
 
 
 def test_an_action_longer_than_the_turn_may_be_is_not_taken_while_there_is_another() -> None:
-    """south is the likeliest, and has five letters and an end."""
+    """`south` is the most probable action, but its five letters and the end do not fit into five tokens."""
     (turn,), _ = turns_of(MaskedActions(), policy(), [ask_of("Q", max_tokens=5, actions=LISTED)])
     assert turn == "east"

@@ -1,4 +1,4 @@
-"""Graphs of questions: the order for every graph of three, and what each question is asked with."""
+"""Graphs of questions: the order of questions in every graph of three, and the prompt of each question."""
 
 from itertools import permutations, product
 

@@ -1,4 +1,4 @@
-"""Societies of three whose members say what they are told to."""
+"""Societies of three members, each of which gives the answer that its role contains."""
 
 import pytest
 
@@ -9,7 +9,7 @@ MEMBERS = ("say 1", "say 2", "say 3")
 
 
 def obedient(text: str, seed: int) -> str:
-    """Says what it was told, until it hears of others: then what most of them say, and itself where they differ."""
+    """Give the answer of the own role. After other answers, give the most frequent one, or the own if all differ."""
     own = text.split("say ")[1][0]
     if "others" not in text:
         return f"#### {own}"

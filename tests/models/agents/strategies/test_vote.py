@@ -1,4 +1,4 @@
-"""Votes over drafts, by hand."""
+"""Votes over drafts, with results computed by hand."""
 
 import pytest
 
@@ -37,6 +37,6 @@ def test_a_single_draft_is_the_policys_own_turn() -> None:
 
 def test_half_a_draft_has_no_vote() -> None:
     said = {call_seed(5, 0): "#### 1" * 9, call_seed(5, 1): "#### 1" * 9, call_seed(5, 2): "#### 2"}
-    asks = [ask_of("?", 5, max_tokens=8)]
-    (turn,), _ = turns_of(Vote(drafts=3), Scripted(lambda text, seed: said[seed]), asks, DRAWN)
+    requests = [ask_of("?", 5, max_tokens=8)]
+    (turn,), _ = turns_of(Vote(drafts=3), Scripted(lambda text, seed: said[seed]), requests, DRAWN)
     assert turn == "#### 2"

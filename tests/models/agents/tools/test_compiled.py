@@ -1,5 +1,4 @@
-"""Programs in compiled languages run in the compilers' profile; the policy reads what they print, or why they did
-not."""
+"""Programs in compiled languages run in the sandbox with a profile for compilers; the policy reads output or error."""
 
 from __future__ import annotations
 

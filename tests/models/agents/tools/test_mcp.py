@@ -1,4 +1,4 @@
-"""Tools of MCP servers: real servers over both transports, killed and hanging ones among them."""
+"""Tools of MCP servers, tested with real servers over both transports, including servers that are killed or hang."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ from models.method.problem import Problem
 from models.method.tool import ToolError
 from tests.support.tiny_episodes import ENDING, Chatter, episodes
 from tests.support.tiny_loops import PROBLEMS, save_start
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 SERVER = Path(__file__).parents[3] / "support" / "fact_server.py"
 COMMAND = (sys.executable, str(SERVER))
@@ -74,7 +74,7 @@ def test_a_server_that_hangs_ends_the_episode_that_asked_and_no_other(tmp_path: 
 
     engine = TransformersEngine(save_start(tmp_path), EngineSettings(precision="float32"), end=ENDING.ends)
     source = episodes(Chatter(lasts=2, act=act), prompts=2, group_size=2, seconds=30.0)
-    made = source(make_world(engine, codec=ENDING), PROBLEMS[:2], 0)
+    made = source(make_resources(engine, codec=ENDING), PROBLEMS[:2], 0)
     assert [rollout.episode.cut for rollout in made].count("time") == 1
     assert [rollout.episode.cut for rollout in made].count("error") == 0
     assert session_with(ServerAddress(COMMAND, "", 7)).opened == 2

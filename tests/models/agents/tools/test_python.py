@@ -1,4 +1,4 @@
-"""The policy's programs run in the sandbox; it reads what they print, or why they did not."""
+"""The policy's programs run in the sandbox; the policy reads the output or the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search over documents: what is found, what is refused, and what stands on the run."""
+"""Search over documents: their ranking, files that are refused, and the record of the documents in the run."""
 
 import subprocess
 import sys

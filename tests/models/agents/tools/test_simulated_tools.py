@@ -1,4 +1,4 @@
-"""Tools that play somebody: a search engine that grows worse by a schedule, models that know unlike much."""
+"""Simulated tools: a search whose share of noise follows a schedule, and models that know only some attributes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What must be true of contained calls of user code, each test named as the theorem it checks."""
+"""Contained calls of user code: a call cannot end the process, and its changes of the process are undone."""
 
 import os
 import random
@@ -124,7 +124,7 @@ def test_leaving_is_contained_in_other_threads() -> None:
 
 
 def nesting() -> int:
-    """Number of autocast contexts that this thread has entered and not left."""
+    """Return the number of autocast contexts that this thread has entered and not left."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 
@@ -181,7 +181,7 @@ def test_what_a_call_changes_of_the_process_is_undone_whether_it_raises_or_not(c
 
 
 def test_after_a_call_that_never_leaves_its_autocast_a_pass_uses_the_current_weights() -> None:
-    """Torch keeps the weights that it has cast until the outermost context is left."""
+    """Torch caches cast weights until the outermost context is left. A stale cache would give 1.0 twice."""
     layer, outputs = torch.nn.Linear(1, 1, bias=False), []
     contained(FILE, leaves("import torch; torch.autocast('cpu', torch.bfloat16).__enter__()"))
     for weight in (1.0, 2.0):

@@ -1,4 +1,4 @@
-"""What must be true of the error budget: all looks together spend no more than it, whoever changes the settings."""
+"""The error budget of the gate: all looks together spend no more than it, even if the settings change."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What must be true of the guards' changes: estimates by hand, and errors that are those of many draws."""
+"""The changes that guards measure: estimates against values by hand, errors against the deviation over many draws."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from models.evaluation.metrics import auc
 def drawn(
     chance: np.random.Generator, n: int = 300, samples: int = 8, lift: float = 0.0, gain: float = 1.2
 ) -> tuple[Any, Any]:
-    """Correct and scores, [n, samples], of a policy on prompts of its own draw."""
+    """Return the scores and the correctness, each [n, samples], of a policy on prompts that are drawn for it."""
     ease = chance.normal(0.5 + lift, 1.5, size=(n, 1))
     correct = (chance.random((n, samples)) < 1 / (1 + np.exp(-ease))).astype(float)
     return gain * correct + 0.5 * ease + chance.normal(size=correct.shape), correct
@@ -43,11 +43,13 @@ def test_the_divergence_is_the_difference_of_two_areas() -> None:
 
 
 def test_the_gap_is_what_the_reward_rose_beyond_the_truth() -> None:
-    right, scores = np.array([[1.0, 0.0]] * 3), np.array([[1.0, -1.0]] * 3)  # score 0 with deviation 1, accuracy 1/2
+    # The scores have mean 0 and deviation 1, the accuracy is 1/2.
+    right, scores = np.array([[1.0, 0.0]] * 3), np.array([[1.0, -1.0]] * 3)
     assert gap_change(scores, right, scores, right).estimate == 0.0
     assert gap_change(np.full((3, 2), 3.0), right, scores, right).estimate == pytest.approx(3.0)
-    assert gap_change(np.ones((3, 2)), np.ones((3, 2)), scores, right).estimate == 0.0  # one deviation of each
-    assert math.isnan(gap_change(scores, right, np.ones((3, 2)), right).estimate)  # nothing to measure a rise in
+    assert gap_change(np.ones((3, 2)), np.ones((3, 2)), scores, right).estimate == 0.0  # one deviation each
+    # Equal old scores have no deviation to measure a rise in.
+    assert math.isnan(gap_change(scores, right, np.ones((3, 2)), right).estimate)
 
 
 def test_a_share_never_seen_in_n_prompts_is_bounded_by_the_rule_of_three() -> None:
@@ -82,7 +84,7 @@ def test_the_bound_of_a_share_is_that_of_one_prompt_more_that_changed_wholly() -
 
 @pytest.mark.parametrize("margin", [0.02, 0.05, 0.1])
 def test_a_fall_of_the_margin_passes_in_at_most_7_of_100_also_where_falls_are_rare(margin: float) -> None:
-    """Summed over all numbers of falls, which is exact; by the standard error alone up to 20 of 100 pass."""
+    """The sum over all numbers of falls is exact. With the standard error alone, up to 20 of 100 would pass."""
     for prompts in range(20, 481, 20):
         old, passes, fallen = np.ones(prompts), 0.0, 0
         while True:

@@ -1,4 +1,4 @@
-"""What must be true of the evidence for a difference: exact however far in the tail, and what it can see is stated."""
+"""Evidence for a difference: the e-value is valid far in the tail, and the detectable difference is correct."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ def test_the_e_value_is_the_mean_over_bets_of_the_product_of_their_returns() -> 
 
 @pytest.mark.parametrize("up", [0.1, 0.9])
 def test_at_a_mean_of_zero_the_expected_stake_is_exactly_one(up: float) -> None:
-    """Enumerated: eight skewed differences, up/(1 - up) to one, of mean zero."""
+    """The sum is over all outcomes of eight skewed differences of mean zero: 1 - up, with probability up, or -up."""
     rise, fall = (1 - up), -up
     total = 0.0
     for ups in itertools.product((True, False), repeat=8):
@@ -35,7 +35,7 @@ def test_at_a_mean_of_zero_the_expected_stake_is_exactly_one(up: float) -> None:
 
 
 def test_levels_whose_means_differ_but_add_up_to_zero_gain_nothing() -> None:
-    """Enumerated: four problems of mean +0.3 and four of mean -0.3, answers 1 or -1."""
+    """The sum is over all outcomes of eight differences, 1 or -1: four have mean 0.3 and four have mean -0.3."""
     total = 0.0
     for ups in itertools.product((True, False), repeat=8):
         chances = [0.65 if number < 4 else 0.35 for number in range(8)]
@@ -45,7 +45,7 @@ def test_levels_whose_means_differ_but_add_up_to_zero_gain_nothing() -> None:
 
 
 def test_in_the_tail_a_t_test_of_few_skewed_differences_errs_and_the_e_value_does_not() -> None:
-    """Rare large losses, common small gains, mean zero: most samples see no loss at all."""
+    """Losses are rare and large, gains common and small, and the mean is zero: most samples contain no loss at all."""
     chance, alpha, n = np.random.default_rng(0), 1e-4, 100
     by_t = by_evidence = 0
     for _ in range(4000):
@@ -53,7 +53,7 @@ def test_in_the_tail_a_t_test_of_few_skewed_differences_errs_and_the_e_value_doe
         drawn = np.where(lost, -0.998, 0.002) + chance.normal(size=n) * 1e-5
         by_t += drawn.mean() / (drawn.std(ddof=1) / math.sqrt(n)) > 3.95
         by_evidence += log_e_value(np.clip(drawn, -1, 1)) >= -math.log(alpha)
-    assert by_evidence == 0 and by_t / 4000 > 0.5  # instead of one in ten thousand
+    assert by_evidence == 0 and by_t / 4000 > 0.5  # alpha allows one in ten thousand
 
 
 def test_the_detectable_difference_is_found_in_about_80_of_100() -> None:

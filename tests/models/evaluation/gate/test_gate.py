@@ -1,5 +1,5 @@
-"""What must be true of the gate: nothing gets past it that is not shown better, each guard can shut it alone, and what
-is missing or not finite shuts it."""
+"""The gate: it promotes only a candidate that is shown to be better, each guard alone can refuse it, and a value that
+is missing or not finite refuses it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def policy(
     flagged: int = 0,
     easiest: int | None = None,
 ) -> list[PromptRecord]:
-    """An evaluation of 90 prompts with 4 samples, `right` of them correct; on level 1 `easiest` where it is given."""
+    """Make an evaluation of 90 prompts with 4 samples: `right` are correct, or on level 1 `easiest`, if it is given."""
     records = []
     for number in range(PROMPTS):
         level = 1 + number % 3
@@ -75,7 +75,7 @@ def failed(
 
 
 def with_score(records: Sequence[PromptRecord], value: float, prompt: int = 17, sample: int = 2) -> list[PromptRecord]:
-    """One of the reward scores replaced."""
+    """Return the records with one reward score replaced."""
     record = records[prompt]
     samples = [replace(s, reward_score=value) if i == sample else s for i, s in enumerate(record.samples)]
     return [*records[:prompt], replace(record, samples=tuple(samples)), *records[prompt + 1 :]]
@@ -112,13 +112,13 @@ def test_the_same_model_is_never_promoted_over_itself() -> None:
 
 def test_a_worse_model_and_one_that_is_better_by_chance_only_are_refused() -> None:
     assert "better" in failed(BASE, BETTER)
-    lucky = [*policy(2)[:1], *BASE[1:]]  # one prompt of ninety, once
+    lucky = [*policy(2)[:1], *BASE[1:]]  # one more correct sample, on one of ninety prompts
     assert judge(lucky, BASE, SETTINGS).difference.estimate > 0
     assert failed(lucky) == ["better"]
 
 
 def test_losses_within_their_margin_do_not_add_up_over_ten_promotions() -> None:
-    """Each candidate a tenth longer than the champion: against the anchor the third is refused."""
+    """Each candidate is a tenth longer than the champion. Compared with the anchor, the third is too long."""
     lengths, champion, anchor = [100], policy(1, tokens=100), policy(1, tokens=100)
     for _ in range(10):
         longer = policy(3, tokens=round(lengths[-1] * 1.1))
@@ -172,7 +172,7 @@ def test_a_guard_without_any_noise_holds_at_its_margin_and_fails_just_past_it(
 
 
 def test_a_guard_is_an_interval_a_loss_that_may_lie_past_the_margin_fails() -> None:
-    """18 of 90 greedy answers lost: 0.2, which is the margin, but it may as well be 0.27."""
+    """18 of 90 greedy answers are lost. The estimate 0.2 equals the margin, but the interval reaches beyond it."""
     losing = [replace(r, greedy=replace(r.greedy, correct=n >= 18)) for n, r in enumerate(policy(3))]
     assert failed(losing) == ["capability_greedy_accuracy"]
     assert failed(losing, settings=replace(SETTINGS, capability_margin=0.28)) == []
@@ -206,7 +206,7 @@ def test_without_a_reward_model_in_the_recipe_its_guards_are_not_applicable_and_
     assert judge(*silent, SETTINGS, reward_model=False).promoted
     for guard in ("divergence", "reward_gap"):
         assert checks[guard].state == "not_applicable" and checks[guard].detail == "the recipe fits no reward model"
-    assert failed(*silent) == ["divergence", "reward_gap"]  # where the recipe fits one, scores are missing
+    assert failed(*silent) == ["divergence", "reward_gap"]  # with a reward model, scores are missing
 
 
 def test_nothing_wrong_left_to_compare_with_is_not_applicable() -> None:
@@ -252,7 +252,7 @@ def test_the_order_of_the_prompts_does_not_matter_and_other_prompts_are_refused(
 
 
 def test_another_metric_may_decide() -> None:
-    assert not judge(BETTER, BASE, replace(SETTINGS, metric="greedy_accuracy")).promoted  # the greedy ones are equal
+    assert not judge(BETTER, BASE, replace(SETTINGS, metric="greedy_accuracy")).promoted  # the greedy answers are equal
     assert judge(BETTER, BASE, replace(SETTINGS, metric="level_2_accuracy")).promoted
     with pytest.raises(UserError, match="level_9_accuracy is defined on none"):
         judge(BETTER, BASE, replace(SETTINGS, metric="level_9_accuracy"))

@@ -1,4 +1,4 @@
-"""What must be true of held-out sets as guards: each shuts the gate alone, none opens it, and what is missing shuts."""
+"""Held-out sets as guards of the gate: each alone can refuse, none can promote, and a set without answers refuses."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,7 @@ GATE = GateSettings(samples=2, capability_margin=None, divergence_margin=None, r
 
 
 def answers(shares: list[float], greedy: bool = True) -> list[PromptRecord]:
-    """A prompt of two samples for each share of right ones: 0, 0.5 or 1."""
+    """Make a prompt with two samples for each share of correct ones: 0, 0.5 or 1."""
     return [
         PromptRecord(
             f"p{number}",
@@ -58,8 +58,8 @@ def test_the_bound_is_the_paired_one_worked_out_by_hand() -> None:
     new, old = (list(rng.choice([0.0, 0.5, 1.0], 150)) for _ in range(2))
     differences = [a - b for a, b in zip(new, old, strict=True)]
     z = NormalDist().inv_cdf(0.95)
-    quantile = z + (z**3 + z) / (4 * 149)  # Student's with 149 degrees of freedom, by its expansion
-    more = [*differences, -1.0]  # a problem that fell wholly
+    quantile = z + (z**3 + z) / (4 * 149)  # Student's t with 149 degrees of freedom, by its expansion
+    more = [*differences, -1.0]  # one more problem, with the largest possible fall
     by_hand = mean(more) - quantile * stdev(more) / math.sqrt(151)
     state, bound = checks(HeldOutAnswers(answers(new), answers(old)))["held_out_history"]
     assert bound == pytest.approx(by_hand, abs=1e-12)
@@ -76,7 +76,7 @@ def replace_margin(settings: HeldOutSettings, margin: float) -> HeldOutSettings:
 
 @pytest.mark.rotating(of=6)
 def test_a_candidate_at_the_margin_passes_in_a_twentieth_of_all_cases_at_most() -> None:
-    """The true loss is the margin; shares of 400 prompts, paired with what the other answers."""
+    """The true loss equals the margin. The answers of the two policies to the 400 prompts are paired."""
     rng = np.random.default_rng(1)
     passed = 0
     for _ in range(400):
@@ -94,8 +94,8 @@ def test_no_loss_at_all_passes_and_so_does_a_rise() -> None:
 
 
 def test_where_nothing_differs_too_few_problems_cannot_show_it() -> None:
-    """No fall in n prompts: the rule of three bounds what could have gone unseen by 3 / n."""
-    few, enough = ALL[:50], ALL[:70]  # 3 / 50 = 0.06 and 3 / 70 = 0.043 against 0.05
+    """If no answer of n prompts changes, the rule of three bounds the share of falls that may be missed by 3 / n."""
+    few, enough = ALL[:50], ALL[:70]  # the margin of 0.05 is between 3 / 50 = 0.06 and 3 / 70 = 0.043
     assert checks(HeldOutAnswers(few, few))["held_out_history"][0] == "failed"
     assert checks(HeldOutAnswers(enough, enough))["held_out_history"][0] == "passed"
 

@@ -1,4 +1,4 @@
-"""What flipped between two evaluations, and by how much their metrics differ."""
+"""Two evaluations compared prompt by prompt: the answers that flipped, and the changes of the metrics."""
 
 import math
 

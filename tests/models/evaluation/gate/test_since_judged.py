@@ -1,4 +1,4 @@
-"""A policy answers worse only where the interval says so, paired where the problems are the same."""
+"""The change of a policy since it was judged: paired over common problems, and worse only if the interval shows it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What must be true of attention in blocks and in two parts, each test named as the theorem it checks; in float64."""
+"""Attention in blocks and in two parts: values and gradients equal the full softmax, in float64 except for one test."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What must be true of completions read as trees: who sees whom, each beginning once, attention as written out."""
+"""Completions read as trees: what each token sees, common beginnings that occur once, and attention by definition."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Attention by spans and by rectangles, with plain products instead of the kernels that only CUDA has."""
+"""Attention by spans and by rectangles: with plain matrix products, and on a CUDA device also with its kernels."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ HEADS, KEY_HEADS, SIZE = 4, 2, 8
 
 
 def attend_dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, window: int | None) -> Tensor:
-    """The layout written out as a mask, [1, tokens, heads, size]."""
+    """Compute attention with the layout as a dense mask, [1, tokens, heads, size]."""
     seen = allowed(layout, query.device, window)
     scores = 0.3 * query[0] @ key[0].repeat_interleave(2, dim=0).transpose(1, 2)
     weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
@@ -57,7 +57,7 @@ def test_spans_give_what_the_layout_written_out_gives(sequences: Sequences, wind
 def test_rectangles_give_what_the_layout_written_out_gives(
     sequences: Sequences, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a step of 16 no prompt has a rectangle; with 1 nothing is filled up."""
+    """With a step of 16 no prompt has a rectangle; with a step of 1 every shared prompt is one whole rectangle."""
     monkeypatch.setattr(tables_module, "LEAST_STEP", step)
     layout = packed_row(sequences).layout
     prompts = rectangle_tables(layout)[1]
@@ -96,7 +96,7 @@ def test_kernels_of_the_device_are_as_near_to_float32_as_bfloat16_is(
 
 def test_rectangles_have_few_lengths() -> None:
     lengths = {rounded_up(tokens) for tokens in range(1, 16385)}
-    assert len(lengths) == 16 + 16 + 16 + 16  # up to 2,048 in steps of 128, then 16 to each power of two
+    assert len(lengths) == 16 + 16 + 16 + 16  # steps of 128 up to 2,048, then 16 steps in each doubling
     for tokens in range(1, 5000):
         assert rounded_down(tokens) <= tokens <= rounded_up(tokens)
         assert rounded_up(tokens) - tokens < max(128, tokens / 8)

@@ -1,4 +1,4 @@
-"""What must be true of advantages normalised over the batch, each test named as the theorem it checks."""
+"""Advantages normalised over the batch: values by hand, and loss and gradient of the published code."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from tests.support.published_losses import (
     random_round,
 )
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def of_lengths(rewards: Sequence[float], sizes: Sequence[int], lengths: Sequence[int]) -> Scored:
@@ -36,26 +36,25 @@ def of_lengths(rewards: Sequence[float], sizes: Sequence[int], lengths: Sequence
     )
 
 
-def rows(advantage: BatchNormalised, held: Scored, world: Any = None) -> list[list[float]]:
-    return [row.tolist() for row in advantage(world, held).tokens]
+def rows(advantage: BatchNormalised, held: Scored, resources: Any = None) -> list[list[float]]:
+    return [row.tolist() for row in advantage(resources, held).tokens]
 
 
 def test_by_hand() -> None:
-    """Rewards 1, 0, 0 over 1, 2 and 1 tokens: mean 1/4 and deviation sqrt(3)/4 over the four tokens."""
+    """The rewards 1, 0 and 0 have 1, 2 and 1 tokens, so the mean over tokens is 1/4 and the deviation sqrt(3)/4."""
     advantages = rows(BatchNormalised(epsilon=0.0), of_lengths([1, 0, 0], [2, 1], [1, 2, 1]))
     high, low = 3 / 3**0.5, -1 / 3**0.5
     assert [value for row in advantages for value in row] == pytest.approx([high, low, low, low])
 
 
 def test_against_the_group_by_hand() -> None:
-    """1, 0 | 3, 3 less their means: a half and its negative, nothing; over 1, 1 | 1, 1 tokens the deviation is that of
-    1/2, -1/2, 0, 0."""
+    """The rewards minus their group's mean are 1/2, -1/2, 0 and 0. Each has one token: the deviation is sqrt(1/8)."""
     advantages = rows(BatchNormalised(baseline="group", epsilon=0.0), of_lengths([1, 0, 3, 3], [2, 2], [1, 1, 1, 1]))
     assert [value for row in advantages for value in row] == pytest.approx([2**0.5, -(2**0.5), 0.0, 0.0])
 
 
 def published(held: Scored, log_prob: Tensor, old: Tensor, baseline: str, penalties: Tensor) -> tuple[Tensor, Tensor]:
-    """OpenRLHF's and verl's advantage on matrices: returns to go of rewards with the KL of each token, whitened."""
+    """Return loss and gradient with the advantage of OpenRLHF and verl: whitened returns of the reward minus the KL."""
     rewards = held.rewards.clone()
     if baseline == "group":
         rewards = (rewards.view(-1, SIZES[0]) - rewards.view(-1, SIZES[0]).mean(-1, keepdim=True)).flatten()
@@ -72,7 +71,7 @@ def published(held: Scored, log_prob: Tensor, old: Tensor, baseline: str, penalt
 
 
 class Said:
-    """Readings in which the policy's log-probs are the reference's and `gaps` more, token by token."""
+    """Readings in which the policy's log-probs are those of the reference plus `gaps`, token by token."""
 
     def __init__(self, gaps: Tensor) -> None:
         self.gaps = list(gaps.split(LENGTHS))
@@ -89,24 +88,24 @@ class Said:
 def test_loss_and_gradient_are_the_published_ones(
     baseline: Literal["none", "group"], kl: float, estimator: Literal["k1", "k2", "k3"]
 ) -> None:
-    """Written anew from OpenRLHF's `reinforce` and `reinforce_baseline` and verl's `reinforce_plus_plus`, and
-    OpenRLHF's three estimators of the KL."""
+    """`published` reimplements OpenRLHF's `reinforce` and `reinforce_baseline` and verl's `reinforce_plus_plus`. The
+    three estimators of the KL are those of OpenRLHF."""
     held, log_prob, old = random_round()
     gaps = torch.randn(sum(LENGTHS), dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     paid = {"k1": gaps, "k2": gaps**2 / 2, "k3": (-gaps).exp() - 1 + gaps}[estimator]
     advantage = BatchNormalised(baseline=baseline, kl_in_reward=kl, kl_in_reward_estimator=estimator, epsilon=0.0)
     advantages = loss_of_parts(
-        advantage, Grpo(kl=0.0), held, log_prob, old, "token", make_world(readings=cast(Any, Said(gaps)))
+        advantage, Grpo(kl=0.0), held, log_prob, old, "token", make_resources(readings=cast(Any, Said(gaps)))
     )
     assert_same(advantages, published(held, log_prob, old, baseline, kl * paid))
 
 
 def test_the_scale_of_a_prompt_does_not_depend_on_its_own_deviation() -> None:
-    """Two prompts whose rewards spread by 1 and by 0.1 keep that proportion, where the group's deviation levels it."""
+    """The rewards of two prompts differ by 1 and by 0.1. The advantages keep this ratio; GroupRelative does not."""
     held = of_lengths([1.0, 0.0, 0.1, 0.0], [2, 2], [1, 1, 1, 1])
     advantages = rows(BatchNormalised(baseline="group", epsilon=0.0), held)
     assert advantages[0][0] / advantages[2][0] == pytest.approx(10.0)
-    levelled = GroupRelative(epsilon=0.0).of_completions(make_world(), held)
+    levelled = GroupRelative(epsilon=0.0).of_completions(make_resources(), held)
     assert float(levelled[0] / levelled[2]) == pytest.approx(1.0)
 
 
@@ -130,4 +129,4 @@ def test_tokens_that_are_not_trained_on_are_no_part_of_the_statistics() -> None:
 def test_a_kl_without_a_reference_is_refused() -> None:
     held, *_ = random_round()
     with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.1, but the recipe has no reference"):
-        BatchNormalised(kl_in_reward=0.1)(make_world(), held)
+        BatchNormalised(kl_in_reward=0.1)(make_resources(), held)

@@ -1,4 +1,4 @@
-"""What must be true of generalised advantage estimation, each test named as the theorem it checks."""
+"""Generalised advantage estimation: values by hand, the learning of the critic, and the resumption of a run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,9 @@ from models.learner.all_completions import all_log_probs
 from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.learner import Learner
+from models.method.resources import RunResources
 from models.method.schedule import ScheduleSettings
 from models.method.slots import Slots
-from models.method.world import World
 from models.parts.advantage.gae import Gae, generalised_advantages, stabilised
 from models.parts.objective.grpo import Grpo
 from models.parts.rollouts.sample import Sample
@@ -28,7 +28,7 @@ from models.training.loop import run_loop
 from models.training.watchers import Watchers
 from tests.support.tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Sevens, new_learner, same_weights, save_start
 from tests.support.tiny_models import SEQUENCES, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 RISING = OptimiserSettings(learning_rate=1e-3, warmup_steps=1)
 
@@ -38,8 +38,8 @@ def numbers(*values: float) -> Tensor:
 
 
 def test_by_hand() -> None:
-    # gamma 1/2, lambda 1/2. Surprises from the end: 4 - 2 = 2; 1 + 2 / 2 - 1 = 1; 0 + 1 / 2 - 3 = -2.5.
-    # Advantages from the end: 2; 1 + 2 / 4 = 1.5; -2.5 + 1.5 / 4 = -2.125. The short one: 5 - 1 = 4.
+    # gamma is 1/2, lambda 1/2. Errors from the end: 4 - 2 = 2; 1 + 2 / 2 - 1 = 1; 0 + 1 / 2 - 3 = -2.5.
+    # Advantages from the end: 2; 1 + 2 / 4 = 1.5; -2.5 + 1.5 / 4 = -2.125. The second completion has 5 - 1 = 4.
     advantages = generalised_advantages([numbers(0, 1, 4), numbers(5)], [numbers(3, 1, 2), numbers(1)], 0.5, 0.5)
     torch.testing.assert_close(advantages, [numbers(-2.125, 1.5, 2), numbers(4)])
 
@@ -109,7 +109,7 @@ def test_rewards_of_tokens_are_scaled_with_those_of_completions() -> None:
 
 
 def learner_with(gae: Gae, reference: bool = True) -> Learner:
-    """A learner in float64 with a critic whose head is not small."""
+    """Return a learner in float64 with a critic whose head has random weights of deviation 0.1."""
     policy = tiny_policy()
     torch.manual_seed(3)
     companion = gae.accompany(policy)
@@ -121,8 +121,8 @@ def learner_with(gae: Gae, reference: bool = True) -> Learner:
     )
 
 
-def world_of(learner: Learner) -> World:
-    return make_world(learner=learner, token_budget=64)
+def resources_of(learner: Learner) -> RunResources:
+    return make_resources(learner=learner, token_budget=64)
 
 
 WORTH = scored(numbers(1, 0, 2, 5, 3), [1] * 5, sequences=SEQUENCES)
@@ -131,7 +131,7 @@ WORTH = scored(numbers(1, 0, 2, 5, 3), [1] * 5, sequences=SEQUENCES)
 def test_the_signal_is_the_estimate_on_the_values_that_the_critic_says() -> None:
     gae = Gae(gae_lambda=0.9, gamma=0.95, whiten=False)
     learner = learner_with(gae)
-    signal = gae(world_of(learner), WORTH)
+    signal = gae(resources_of(learner), WORTH)
     critic = learner.companions["critic"].model
     assert isinstance(critic, Critic)
     values = read_values(critic, SEQUENCES)
@@ -147,7 +147,7 @@ def test_the_penalty_of_a_token_is_its_log_ratio_to_the_reference() -> None:
     learner = learner_with(gae)
     assert learner.reference is not None
     policy, reference = (all_log_probs(model, SEQUENCES) for model in (learner.policy, learner.reference))
-    rewards = gae._token_rewards(world_of(learner), WORTH)
+    rewards = gae._token_rewards(resources_of(learner), WORTH)
     for index, row in enumerate(rewards):
         expected = -0.3 * (policy[index] - reference[index]).cpu()
         expected[-1] += WORTH.rewards[index]
@@ -158,16 +158,16 @@ def test_the_penalty_of_a_token_is_its_log_ratio_to_the_reference() -> None:
 def test_a_penalty_without_a_reference_is_refused() -> None:
     gae = Gae(kl_in_reward=0.1)
     with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.1, but the recipe has no reference"):
-        gae(world_of(learner_with(gae, reference=False)), WORTH)
+        gae(resources_of(learner_with(gae, reference=False)), WORTH)
 
 
 def test_the_policy_waits_until_the_critic_has_taken_its_first_steps() -> None:
     gae = Gae(critic=CriticSettings(pretraining=2, optimiser=RISING))
     learner = learner_with(gae)
-    world, signals = world_of(learner), []
+    resources, signals = resources_of(learner), []
     for number in range(3):
-        signals.append(gae(world, WORTH))
-        gae.learn(world, WORTH, signals[-1], number)
+        signals.append(gae(resources, WORTH))
+        gae.learn(resources, WORTH, signals[-1], number)
     assert [float(torch.cat(list(signal.tokens)).abs().max()) > 0 for signal in signals] == [False, False, True]
     assert all(signal.returns and float(torch.cat(list(signal.returns)).abs().max()) > 0 for signal in signals)
 
@@ -175,10 +175,10 @@ def test_the_policy_waits_until_the_critic_has_taken_its_first_steps() -> None:
 def test_the_critic_comes_to_explain_the_rewards_and_advantages_shrink() -> None:
     gae = Gae(gae_lambda=1.0, whiten=False, critic=CriticSettings(epochs=2, minibatches=2, optimiser=RISING))
     learner = learner_with(gae)
-    world, sizes = world_of(learner), []
+    resources, sizes = resources_of(learner), []
     for number in range(30):
-        signal = gae(world, WORTH)
-        metrics = gae.learn(world, WORTH, signal, number)
+        signal = gae(resources, WORTH)
+        metrics = gae.learn(resources, WORTH, signal, number)
         sizes.append(float(torch.cat(list(signal.tokens)).abs().mean()))
     assert sizes[-1] < 0.1 * sizes[0] and metrics["explained_variance"] > 0.95
 
@@ -209,7 +209,7 @@ def run(
     slots: Slots = PPO,
     schedule: ScheduleSettings = SCHEDULE,
 ) -> tuple[Learner, dict[int, dict[str, float]]]:
-    """One run of the loop with a critic; returns the learner and its metrics."""
+    """Run the loop once with a critic. Returns the learner and the metrics of each round."""
     reported: dict[int, dict[str, float]] = {}
 
     def metrics(number: int, values: dict[str, float]) -> None:
@@ -220,12 +220,12 @@ def run(
     torch.manual_seed(4)
     companion = slots.advantage.accompany(tiny_policy(torch.float32, spread=3.0))
     assert companion is not None
-    torch.manual_seed(12345 + len(str(checkpoints)))  # what other code left in the generator must not matter
+    torch.manual_seed(12345 + len(str(checkpoints)))  # the state of the global generator must not matter
     learner = new_learner(schedule, lora)
     learner.companions = {"critic": companion}
-    world = make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
+    resources = make_resources(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
     try:
-        run_loop(world, slots, schedule, PROBLEMS, checkpoints, Watchers(metrics=metrics))
+        run_loop(resources, slots, schedule, PROBLEMS, checkpoints, Watchers(metrics=metrics))
     except KeyboardInterrupt:
         assert killed_in is not None
     return learner, reported

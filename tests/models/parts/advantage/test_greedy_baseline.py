@@ -1,4 +1,4 @@
-"""What must be true of ReMax's baseline and of the source that draws it, each test named as the theorem it checks."""
+"""ReMax: its baseline is the reward of the greedy completion, which the source samples once for each prompt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +13,11 @@ from torch import Tensor
 from models.base.errors import UserError
 from models.engines.engine import Generated, Sampling
 from models.method.problem import Origin, Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.method.scored import Scored
 from models.method.token_batch import TokenBatch
-from models.method.world import World
 from models.parts.advantage.greedy_baseline import GreedyBaseline
 from models.parts.advantage.reward import FixedBaseline
 from models.parts.objective.reinforce import Reinforce
@@ -26,7 +26,7 @@ from models.parts.select.drop_flat import DropFlat
 from tests.support.tiny_batches import make_batch
 from tests.support.tiny_loops import SCHEDULE, SLOTS, run, save_start
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def numbers(*values: float) -> Tensor:
@@ -34,7 +34,7 @@ def numbers(*values: float) -> Tensor:
 
 
 def with_greedy(rewards: Tensor, sizes: Sequence[int], greedy: set[int]) -> Scored:
-    """Completions of which those at the places `greedy` are the greedy ones, not trained on."""
+    """Return scored completions. Those at the places `greedy` are greedy and are not trained on."""
     held = scored(rewards, sizes)
     rollouts = [
         replace(rollout, source=replace(rollout.source, origin="greedy"), trained=(False,))
@@ -48,28 +48,28 @@ def with_greedy(rewards: Tensor, sizes: Sequence[int], greedy: set[int]) -> Scor
 def test_by_hand() -> None:
     held = with_greedy(numbers(1.0, 0.0, 0.25, 3.0, -1.0, 5.0), [3, 3], greedy={2, 3})
     torch.testing.assert_close(
-        GreedyBaseline().of_completions(make_world(), held), numbers(0.75, -0.25, 0.0, 0.0, -4.0, 2.0)
+        GreedyBaseline().of_completions(make_resources(), held), numbers(0.75, -0.25, 0.0, 0.0, -4.0, 2.0)
     )
 
 
 def test_a_reward_added_to_all_completions_of_a_prompt_changes_nothing() -> None:
     rewards, shift = numbers(1.0, 0.0, 0.25, 3.0, -1.0), numbers(7.0, 7.0, 7.0, -4.0, -4.0)
-    plain = GreedyBaseline().of_completions(make_world(), with_greedy(rewards, [3, 2], {2, 4}))
+    plain = GreedyBaseline().of_completions(make_resources(), with_greedy(rewards, [3, 2], {2, 4}))
     torch.testing.assert_close(
-        GreedyBaseline().of_completions(make_world(), with_greedy(rewards + shift, [3, 2], {2, 4})), plain
+        GreedyBaseline().of_completions(make_resources(), with_greedy(rewards + shift, [3, 2], {2, 4})), plain
     )
 
 
 def test_a_prompt_without_a_greedy_completion_is_an_error_that_names_the_source() -> None:
     with pytest.raises(UserError, match="sample_and_greedy"):
-        GreedyBaseline().of_completions(make_world(), with_greedy(numbers(1.0, 0.0, 1.0, 0.0), [2, 2], {1}))
+        GreedyBaseline().of_completions(make_resources(), with_greedy(numbers(1.0, 0.0, 1.0, 0.0), [2, 2], {1}))
 
 
 REWARDS = numbers(1.0, 0.0, -2.0, 0.5)
 
 
 def expected_gradients(rewards: Tensor = REWARDS) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
-    """Of a softmax policy over four actions: the exact policy gradient, and by method the mean and the mean square
+    """Return the exact gradient of a softmax policy over four actions, and for each method the mean and the mean square
     of the gradient of one sample."""
     logits = numbers(0.3, -0.2, 0.9, 0.0).requires_grad_()
     log_prob = logits.log_softmax(0)
@@ -81,7 +81,7 @@ def expected_gradients(rewards: Tensor = REWARDS) -> tuple[Tensor, dict[str, tup
         for action in range(4):
             held = with_greedy(rewards[[action, likeliest]], [2], {1})
             drawn = log_prob[[action]]
-            better = advantage.of_completions(make_world(), held)[held.trained]
+            better = advantage.of_completions(make_resources(), held)[held.trained]
             losses, _ = Reinforce()(
                 drawn, make_batch(better, drawn.detach(), drawn.detach(), None, torch.zeros(1).long())
             )
@@ -98,17 +98,17 @@ def test_the_expected_update_is_the_exact_policy_gradient_as_reinforces_is() -> 
 
 
 def test_it_is_less_noisy_than_no_baseline_where_the_greedy_completion_is_worth_about_what_samples_are() -> None:
-    _, gradient = expected_gradients(numbers(2.0, 1.0, 1.5, 0.5))  # the likeliest is the third
+    _, gradient = expected_gradients(numbers(2.0, 1.0, 1.5, 0.5))  # the third action is the most likely
     assert gradient["remax"][1] < 0.2 * gradient["reinforce"][1]
 
 
 def test_it_is_noisier_than_no_baseline_where_the_greedy_completion_is_far_from_what_samples_are_worth() -> None:
-    _, gradient = expected_gradients()  # the likeliest is worth -2 and the others 0 to 1
+    _, gradient = expected_gradients()  # the most likely action has reward -2, the others 0 to 1
     assert gradient["remax"][1] > gradient["reinforce"][1]
 
 
 class Scripted:
-    """An engine that answers at temperature zero with token 9 and else with tokens counted from 10."""
+    """An engine whose completions begin with token 9 at temperature zero, and else with 10 plus the prompt's number."""
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         self.calls = [*getattr(self, "calls", []), (sampling.temperature, sampling.samples)]
@@ -125,7 +125,7 @@ def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_
     engine: Any = Scripted()
     codec: Any = SimpleNamespace(text=lambda rows: [str(row) for row in rows])
     problems = [Problem("a", "", tokens=(3,)), Problem("b", "", tokens=(4,))]
-    made = SampleAndGreedy(prompts=2, group_size=3)(make_world(engine, codec=codec), problems, 0)
+    made = SampleAndGreedy(prompts=2, group_size=3)(make_resources(engine, codec=codec), problems, 0)
     assert [rollout.completion for rollout in made] == [
         (10, 0), (10, 1), (10, 2), (9, 1), (11, 0), (11, 1), (11, 2), (9, 1)
     ]  # fmt: skip
@@ -137,10 +137,10 @@ def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_
 
 
 def test_no_two_draws_of_any_rounds_share_a_seed() -> None:
-    """An engine seeds torch's generator, and dropout goes on from there: no round may begin where another began."""
+    """An engine seeds torch's generator, which dropout then uses. Equal seeds would repeat the dropout of a round."""
     engine: Any = Scripted()
     codec: Any = SimpleNamespace(text=lambda rows: [""] * len(rows))
-    here = make_world(engine, seed=3, codec=codec)
+    here = make_resources(engine, seed=3, codec=codec)
     for number in range(5):
         SampleAndGreedy(prompts=1, group_size=2)(here, [Problem("a", "", tokens=(3,))], number)
     assert len(engine.seeds) == len(set(engine.seeds)) == 10
@@ -148,22 +148,22 @@ def test_no_two_draws_of_any_rounds_share_a_seed() -> None:
 
 @dataclass(frozen=True)
 class Listening(Reinforce):
-    """Remembers whose completions it was shown."""
+    """Objective that records the origins of the completions that it receives."""
 
     seen: list[Origin] = field(default_factory=list)
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         self.seen.extend(batch.origins)
-        assert batch.advantage.tolist() == [1.0] * len(log_prob)  # each sample's 1 less the greedy completion's 0
+        assert batch.advantage.tolist() == [1.0] * len(log_prob)  # 1 of each sample minus 0 of the greedy one
         return super().__call__(log_prob, batch)
 
 
 class OnlyGreedyIsWrong(Reward):
-    """A reward that the greedy completions alone lack."""
+    """Reward of 0 for greedy completions and 1 for all others."""
 
     name = "sampled"
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor([float(rollout.source.origin != "greedy") for rollout in rollouts])
 
 
@@ -175,11 +175,11 @@ def test_in_the_loop_no_greedy_completion_reaches_the_objective_and_every_advant
         SLOTS,
         rollouts=SampleAndGreedy(prompts=3, group_size=2, max_tokens=4),
         rewards=[OnlyGreedyIsWrong()],
-        select=[DropFlat()],  # sees the greedy completion: with it no group is flat
+        select=[DropFlat()],  # sees the greedy completion, so no group is flat
         advantage=GreedyBaseline(),
         objective=objective,
     )
     schedule = replace(SCHEDULE, rounds=1, epochs=1, minibatches=1)
     _, diary = run(save_start(tmp_path / "start"), tmp_path / "run", schedule=schedule, slots=slots)
     assert objective.seen == ["policy"] * 6
-    assert diary.metrics[1]["reward/total"] == 1.0  # the round's figures are of the samples
+    assert diary.metrics[1]["reward/total"] == 1.0  # the metrics are those of the samples alone

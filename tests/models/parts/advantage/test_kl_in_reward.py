@@ -1,4 +1,4 @@
-"""What must be true of a KL in the reward of group advantages, each test named as the theorem it checks."""
+"""The KL penalty in the reward of group advantages: the completions and tokens that it covers, and its estimators."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ from torch import Tensor
 from models.base.errors import UserError
 from models.method.advantage import CompletionAdvantage
 from models.method.problem import Origin
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.advantage.among_samples import AmongSamples
 from models.parts.advantage.greedy_baseline import GreedyBaseline
 from models.parts.advantage.group_relative import GroupRelative
@@ -26,7 +26,7 @@ from models.parts.advantage.reward import FixedBaseline
 from models.parts.shared.kl_in_reward import ESTIMATORS
 from models.recipes.load import load_recipe
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 KL = 0.3
 REWARDS = torch.tensor([1.0, 0.0, 0.5, 2.0, 2.0], dtype=torch.float64)
@@ -39,7 +39,7 @@ RATIOS = torch.tensor([float((mine - other).sum()) for mine, other in zip(POLICY
 
 @dataclass
 class Said:
-    """What policy and reference say of each completion, by its place in the round."""
+    """Readings with given log-probs of policy and reference, by the `id` of the rollout."""
 
     policies: dict[int, Tensor]
     references: dict[int, Tensor] | None
@@ -58,7 +58,7 @@ def round_of(
     reference: Sequence[Tensor] | None = REFERENCE,
     rewards: Tensor = REWARDS,
     sizes: Sequence[int] = SIZES,
-) -> tuple[World, Scored]:
+) -> tuple[RunResources, Scored]:
     held = scored(rewards, sizes)
     rollouts = [
         replace(rollout, completion=(1,) * len(row), source=replace(rollout.source, origin=origin), trained=flags)
@@ -68,7 +68,7 @@ def round_of(
         {id(rollout): row for rollout, row in zip(rollouts, policy, strict=True)},
         None if reference is None else {id(rollout): row for rollout, row in zip(rollouts, reference, strict=True)},
     )
-    return make_world(readings=said), replace(held, rollouts=rollouts)
+    return make_resources(readings=said), replace(held, rollouts=rollouts)
 
 
 @pytest.mark.parametrize(
@@ -77,53 +77,53 @@ def round_of(
 def test_the_advantage_is_that_of_rewards_which_hold_the_penalty_already(
     advantage: Callable[..., CompletionAdvantage],
 ) -> None:
-    world, held = round_of()
-    plain = advantage().of_completions(make_world(), replace(held, rewards=REWARDS - KL * RATIOS))
-    torch.testing.assert_close(advantage(kl_in_reward=KL).of_completions(world, held), plain)
-    assert not torch.allclose(plain, advantage().of_completions(make_world(), held))
+    resources, held = round_of()
+    plain = advantage().of_completions(make_resources(), replace(held, rewards=REWARDS - KL * RATIOS))
+    torch.testing.assert_close(advantage(kl_in_reward=KL).of_completions(resources, held), plain)
+    assert not torch.allclose(plain, advantage().of_completions(make_resources(), held))
 
 
 def test_token_by_token_the_whole_penalty_is_part_of_the_outcome() -> None:
-    world, held = round_of()
+    resources, held = round_of()
     held = replace(held, token_rewards=[0.1 * row for row in POLICY])
     process = torch.stack([0.1 * row.sum() for row in POLICY])
     held = replace(held, rewards=REWARDS + process)
-    advantages = ProcessLeaveOneOut(kl_in_reward=KL)(world, held).tokens
-    plain = ProcessLeaveOneOut()(make_world(), replace(held, rewards=REWARDS - KL * RATIOS + process)).tokens
+    advantages = ProcessLeaveOneOut(kl_in_reward=KL)(resources, held).tokens
+    plain = ProcessLeaveOneOut()(make_resources(), replace(held, rewards=REWARDS - KL * RATIOS + process)).tokens
     for first, other in zip(advantages, plain, strict=True):
         torch.testing.assert_close(first, other)
 
 
 def test_a_greedy_baseline_and_answers_of_the_data_are_not_penalised() -> None:
     origins: tuple[Origin, ...] = ("policy", "policy", "greedy", "policy", "greedy")
-    world, held = round_of(origins)
+    resources, held = round_of(origins)
     penalty = KL * RATIOS * torch.tensor([1, 1, 0, 1, 0])
-    advantages = GreedyBaseline(kl_in_reward=KL).of_completions(world, held)
+    advantages = GreedyBaseline(kl_in_reward=KL).of_completions(resources, held)
     torch.testing.assert_close(
-        advantages, GreedyBaseline().of_completions(make_world(), replace(held, rewards=REWARDS - penalty))
+        advantages, GreedyBaseline().of_completions(make_resources(), replace(held, rewards=REWARDS - penalty))
     )
-    world, held = round_of(("policy", "policy", "demonstration", "policy", "rejected"))
+    resources, held = round_of(("policy", "policy", "demonstration", "policy", "rejected"))
     torch.testing.assert_close(
-        GroupRelative(kl_in_reward=KL).of_completions(world, held),
-        GroupRelative().of_completions(make_world(), replace(held, rewards=REWARDS - penalty)),
+        GroupRelative(kl_in_reward=KL).of_completions(resources, held),
+        GroupRelative().of_completions(make_resources(), replace(held, rewards=REWARDS - penalty)),
     )
 
 
 def test_only_tokens_that_the_policy_wrote_are_penalised() -> None:
     trained = ((True, False), None, (False,) * 3, None, None)
-    world, held = round_of(trained=trained)
+    resources, held = round_of(trained=trained)
     ratios = RATIOS.clone()
     ratios[0], ratios[2] = float(POLICY[0][0] - REFERENCE[0][0]), 0.0
-    advantages = LeaveOneOut(kl_in_reward=KL).of_completions(world, held)
+    advantages = LeaveOneOut(kl_in_reward=KL).of_completions(resources, held)
     torch.testing.assert_close(
-        advantages, LeaveOneOut().of_completions(make_world(), replace(held, rewards=REWARDS - KL * ratios))
+        advantages, LeaveOneOut().of_completions(make_resources(), replace(held, rewards=REWARDS - KL * ratios))
     )
 
 
 def test_without_a_reference_it_is_refused_in_a_recipe_and_in_a_round(tmp_path: Path) -> None:
-    world, held = round_of(reference=None)
+    resources, held = round_of(reference=None)
     with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but the recipe has no reference"):
-        LeaveOneOut(kl_in_reward=KL).of_completions(world, held)
+        LeaveOneOut(kl_in_reward=KL).of_completions(resources, held)
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(
         "advantage: {name: leave_one_out, kl_in_reward: 0.3}\nreference: {name: none}\n"
@@ -141,7 +141,7 @@ def test_dropping_flat_groups_would_drop_their_penalty_and_is_refused(tmp_path: 
 
 
 def test_rloo_with_it_climbs_the_regularised_return_exactly_and_with_k3_in_the_loss_it_does_not() -> None:
-    """Over all groups of three actions the mean of the estimator is the gradient of E[r] - kl KL(pi || ref)."""
+    """The estimator's mean over all groups of three actions is the gradient of E[r] - kl KL(pi || ref)."""
     logits = torch.tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
     prior = torch.tensor([0.5, 0.1, -0.7], dtype=torch.float64).log_softmax(0)
     worth = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
@@ -154,14 +154,14 @@ def test_rloo_with_it_climbs_the_regularised_return_exactly_and_with_k3_in_the_l
         drawn = torch.tensor(actions)
         chance = log_prob[drawn].sum().exp().detach()
         rows = [row.detach()[None] for row in log_prob[drawn]]
-        world, held = round_of(
+        resources, held = round_of(
             ("policy",) * 3, (None,) * 3, rows, [row[None] for row in prior[drawn]], worth[drawn], [3]
         )
-        climbed = (LeaveOneOut(kl_in_reward=KL).of_completions(world, held) * log_prob[drawn]).mean()
+        climbed = (LeaveOneOut(kl_in_reward=KL).of_completions(resources, held) * log_prob[drawn]).mean()
         advantages += chance * torch.autograd.grad(climbed, logits, retain_graph=True)[0]
         apart = prior[drawn] - log_prob[drawn]
         k3 = (
-            LeaveOneOut().of_completions(make_world(), held) * log_prob[drawn] - KL * (apart.exp() - 1 - apart)
+            LeaveOneOut().of_completions(make_resources(), held) * log_prob[drawn] - KL * (apart.exp() - 1 - apart)
         ).mean()
         by_k3 += chance * torch.autograd.grad(k3, logits, retain_graph=True)[0]
     torch.testing.assert_close(advantages, exact)
@@ -172,8 +172,8 @@ PRIOR = torch.tensor([0.5, 0.1, -0.7], dtype=torch.float64).log_softmax(0)
 
 
 def climbed(estimator: Literal["k1", "k2", "k3"]) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean over all groups of three actions of RLOO's update with a penalty and no reward, and the policy's
-    log-probs."""
+    """Return the mean over all groups of three actions of RLOO's update with a penalty and no reward, and the policy's
+    logits and log-probs."""
     logits = torch.tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
     log_prob = logits.log_softmax(0)
     total = torch.zeros(3, dtype=torch.float64)
@@ -181,10 +181,10 @@ def climbed(estimator: Literal["k1", "k2", "k3"]) -> tuple[Tensor, Tensor, Tenso
     for actions in product(range(3), repeat=3):
         drawn = torch.tensor(actions)
         rows = [row.detach()[None] for row in log_prob[drawn]]
-        world, held = round_of(
+        resources, held = round_of(
             ("policy",) * 3, (None,) * 3, rows, [row[None] for row in PRIOR[drawn]], torch.zeros(3).double(), [3]
         )
-        update = (advantage.of_completions(world, held) * log_prob[drawn]).mean()
+        update = (advantage.of_completions(resources, held) * log_prob[drawn]).mean()
         chance = log_prob[drawn].sum().exp().detach()
         total += chance * torch.autograd.grad(update, logits, retain_graph=True)[0]
     return total, logits, log_prob
@@ -214,8 +214,8 @@ def test_the_estimators_of_a_token_by_hand_and_their_sum_over_a_completion(
 ) -> None:
     assert ESTIMATORS[estimator](torch.tensor([2.0, -0.5])).tolist() == pytest.approx(of)
     policy, reference = torch.tensor([-1.0, -1.0]), torch.tensor([-3.0, -0.5])
-    world, held = round_of(
+    resources, held = round_of(
         ("policy",) * 2, (None,) * 2, [policy, policy], [reference, policy], torch.zeros(2).double(), [2]
     )
-    penalty = LeaveOneOut(kl_in_reward=KL, kl_in_reward_estimator=estimator).of_completions(world, held)
+    penalty = LeaveOneOut(kl_in_reward=KL, kl_in_reward_estimator=estimator).of_completions(resources, held)
     assert penalty.tolist() == pytest.approx([-KL * sum(of), KL * sum(of)])

@@ -1,4 +1,4 @@
-"""What must be true of leave-one-out with process rewards, each test named as the theorem it checks."""
+"""Leave-one-out with process rewards: values by hand, groups of unequal lengths, and the exact expected gradient."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.parts.shared.token_advantages import discounted_to_go
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def round_of(outcome: Sequence[float], process: Sequence[Sequence[float]], sizes: Sequence[int]) -> Scored:
-    """Completions with an outcome each and rewards of their tokens."""
+    """Return scored completions. Each has one reward for its outcome and one for every token."""
     rows = [torch.tensor(row, dtype=torch.float64) for row in process]
     rewards = torch.tensor(outcome, dtype=torch.float64) + torch.stack([row.sum() for row in rows])
     sequences = Sequences([[3]] * len(rows), [[1] * len(row) for row in rows])
@@ -27,12 +27,12 @@ def round_of(outcome: Sequence[float], process: Sequence[Sequence[float]], sizes
 
 
 def advantages(chosen: Scored, **settings: Any) -> list[list[float]]:
-    return [row.tolist() for row in ProcessLeaveOneOut(**settings)(make_world(), chosen).tokens]
+    return [row.tolist() for row in ProcessLeaveOneOut(**settings)(make_resources(), chosen).tokens]
 
 
 def test_a_group_of_two_by_hand() -> None:
     chosen = round_of([1.0, 0.0], [[0.25, 0.75], [0.5, 0.0, 0.25]], [2])
-    # mean rewards of a token: 0.5 and 0.25; each is the other's baseline, and the outcomes differ by 1
+    # the mean rewards per token are 0.5 and 0.25: each is the other's baseline; the outcomes differ by 1
     assert advantages(chosen) == [
         pytest.approx([0.0 + 0.5 + 1.0, 0.5 + 1.0]),
         pytest.approx([0.0 - 0.5 - 0.25 - 1.0, -0.5 - 0.25 - 1.0, -0.25 - 1.0]),
@@ -55,7 +55,7 @@ def test_the_two_ways_to_sum_up_agree() -> None:
 
 def test_without_process_rewards_it_is_leave_one_out_at_every_token() -> None:
     chosen = round_of([1.0, 0.0, 0.5, 2.0, 1.0], [[0.0] * n for n in (2, 3, 1, 4, 2)], [3, 2])
-    plain = LeaveOneOut().of_completions(make_world(), chosen).tolist()
+    plain = LeaveOneOut().of_completions(make_resources(), chosen).tolist()
     actual = advantages(chosen)
     assert [len(row) for row in actual] == [2, 3, 1, 4, 2]
     assert all(row == pytest.approx([value] * len(row)) for row, value in zip(actual, plain, strict=True))
@@ -74,7 +74,7 @@ def test_groups_do_not_see_each_other_and_one_that_is_alone_learns_nothing() -> 
 
 
 def test_of_answers_of_one_token_the_expected_update_is_the_exact_gradient_of_both_rewards_together() -> None:
-    """Three answers, all groups of two enumerated: the baselines change nothing in expectation."""
+    """All groups of two of three answers are enumerated. The baselines do not change the expected update."""
     logits = torch.tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
     process, outcome = [0.5, -1.0, 0.25], [1.0, 0.0, 0.0]
     worth = torch.tensor(process, dtype=torch.float64) + torch.tensor(outcome, dtype=torch.float64)
@@ -82,7 +82,7 @@ def test_of_answers_of_one_token_the_expected_update_is_the_exact_gradient_of_bo
     log_prob, total = logits.log_softmax(0), torch.zeros((), dtype=torch.float64)
     for drawn in product(range(3), repeat=2):
         chosen = round_of([outcome[rollout] for rollout in drawn], [[process[rollout]] for rollout in drawn], [2])
-        advantage = torch.cat(list(ProcessLeaveOneOut()(make_world(), chosen).tokens))
+        advantage = torch.cat(list(ProcessLeaveOneOut()(make_resources(), chosen).tokens))
         chance = log_prob[list(drawn)].detach().sum().exp()
         total = total + chance * (advantage * log_prob[list(drawn)]).mean()
     (gradient,) = torch.autograd.grad(total, logits)
@@ -91,7 +91,7 @@ def test_of_answers_of_one_token_the_expected_update_is_the_exact_gradient_of_bo
 
 def test_a_recipe_without_token_rewards_is_told_what_is_missing() -> None:
     with pytest.raises(UserError, match="needs a reward for each token"):
-        ProcessLeaveOneOut()(make_world(), scored([1.0, 0.0], [2]))
+        ProcessLeaveOneOut()(make_resources(), scored([1.0, 0.0], [2]))
 
 
 def test_whitened_advantages_have_mean_nought_and_deviation_one_over_the_tokens_of_the_round() -> None:

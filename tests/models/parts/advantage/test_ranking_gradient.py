@@ -1,4 +1,4 @@
-"""Rankings drawn by scores, as theorems: Plackett-Luce by enumeration, nDCG by hand, an unbiased gradient."""
+"""Rankings drawn by scores: Plackett-Luce by enumeration, nDCG by hand, and an unbiased gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.method.scored import Scored
 from models.parts.advantage.ranking import Ranking, ranking_advantages
 from models.parts.shared.plackett_luce import discounted_gain, draw_rankings, score_gradient
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 SCORES = torch.tensor([0.3, -1.2, 0.9, 0.1], dtype=torch.float64)
 GAINS = torch.tensor([1.0, 0.0, 3.0, 1.0], dtype=torch.float64)
@@ -21,7 +21,7 @@ ALL = torch.tensor(list(permutations(range(4))))
 
 
 def log_probability(scores: Tensor, ranking: Tensor) -> Tensor:
-    """By the definition: one choice after the other from what is left."""
+    """Return the log-probability by its definition: each place is a choice among the items that remain."""
     left, total = list(range(len(scores))), scores.new_zeros(())
     for place in ranking.tolist():
         total = total + scores[place] - torch.stack([scores[other] for other in left]).logsumexp(0)
@@ -68,8 +68,8 @@ def test_the_gain_of_a_ranking_by_hand() -> None:
 
 
 def test_the_advantages_are_an_unbiased_gradient_of_the_expected_gain() -> None:
-    """The leave-one-out estimate averaged over all pairs of rankings, each as likely as Plackett-Luce says, is the
-    gradient of the expectation to the last digits."""
+    """The leave-one-out estimate is averaged over all pairs of rankings, weighted by their Plackett-Luce probability.
+    The result is the exact gradient of the expected gain."""
     scores = SCORES.clone().requires_grad_()
     chances = torch.stack([log_probability(scores, ranking) for ranking in ALL]).exp()
     worth = discounted_gain(GAINS, ALL, 2)
@@ -90,7 +90,7 @@ def test_with_two_rankings_it_is_the_half_difference_of_worths_times_that_of_gra
 
 
 def round_of(rewards: list[float], sizes: list[int]) -> Scored:
-    """Completions of different tokens, that their log-probs differ."""
+    """Return scored completions with different tokens."""
     made = scored(torch.tensor(rewards), sizes)
     rows = [replace(each, completion=(3 + place, 4 + place)) for place, each in enumerate(made.rollouts)]
     return replace(made, rollouts=rows)
@@ -98,17 +98,17 @@ def round_of(rewards: list[float], sizes: list[int]) -> Scored:
 
 def test_those_of_a_group_add_up_to_zero_and_the_best_completion_is_raised() -> None:
     seen = round_of([0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0], [4, 3])
-    made = Ranking(rankings=512).of_completions(make_world(), seen)
+    made = Ranking(rankings=512).of_completions(make_resources(), seen)
     assert made[:4].sum().abs() < 1e-5 and made[4:].tolist() == [0.0, 0.0, 0.0]
     assert made[1] > 0 and made[[0, 2, 3]].max() <= 0
-    assert made.equal(Ranking(rankings=512).of_completions(make_world(), seen))
+    assert made.equal(Ranking(rankings=512).of_completions(make_resources(), seen))
 
 
 def test_only_differences_of_negative_rewards_count() -> None:
-    part, world = Ranking(rankings=64), make_world()
-    below = part.of_completions(world, round_of([-2.0, -1.0, -2.0], [3]))
-    assert torch.allclose(below, part.of_completions(world, round_of([0.0, 1.0, 0.0], [3])))
+    part, resources = Ranking(rankings=64), make_resources()
+    below = part.of_completions(resources, round_of([-2.0, -1.0, -2.0], [3]))
+    assert torch.allclose(below, part.of_completions(resources, round_of([0.0, 1.0, 0.0], [3])))
 
 
 def test_a_completion_alone_and_a_round_of_none_have_no_advantage() -> None:
-    assert Ranking().of_completions(make_world(), round_of([1.0], [1])).tolist() == [0.0]
+    assert Ranking().of_completions(make_resources(), round_of([1.0], [1])).tolist() == [0.0]

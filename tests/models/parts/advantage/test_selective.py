@@ -1,4 +1,4 @@
-"""What must be true of a gate that learns who should write, each test named as the theorem it checks."""
+"""The gate that learns which tokens the policy should write: its gradient by hand, what it learns, and resumed runs."""
 
 import copy
 import math
@@ -16,9 +16,9 @@ from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.advantage import Signal
 from models.method.learner import Companion, Learner
+from models.method.resources import RunResources
 from models.method.scored import Scored
 from models.method.voices import JointSampling
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.selective import Selective
 from models.parts.rollouts.gated import Gated
@@ -29,7 +29,7 @@ from models.training.loop import run_loop
 from tests.support.device_here import DEVICE
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, same_weights
 from tests.support.tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 GROUPED = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)
 CHOICES = [(True, False), (False,) * 4, (True,), (True, True, False, True, False, True), (False, True, True)]
@@ -44,41 +44,41 @@ def chosen(choices: Sequence[tuple[bool, ...]] = CHOICES, rewards: Sequence[floa
     )
 
 
-def world_with(part: Selective, budget: int = 16384) -> World:
+def resources_with(part: Selective, budget: int = 16384) -> RunResources:
     policy = tiny_policy()
     reference = tiny_policy(seed=3).requires_grad_(False)
     companions = {part.companion: part.accompany(policy)}
     learner = Learner(
         policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION, companions=companions
     )
-    return make_world(learner=learner, token_budget=budget)
+    return make_resources(learner=learner, token_budget=budget)
 
 
-def by_plain_steps(world: World) -> Any:
-    """The same gate with an optimiser whose step is the gradient itself."""
-    head: Any = world.learner.companions["gate"].model
+def by_plain_steps(resources: RunResources) -> Any:
+    """Give the gate random weights and plain gradient descent as its optimiser. Returns its head."""
+    head: Any = resources.learner.companions["gate"].model
     with torch.no_grad():
         head.weight.copy_(0.1 * torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(2)))
-    world.learner.companions["gate"] = Companion(head, torch.optim.SGD(head.parameters()))
+    resources.learner.companions["gate"] = Companion(head, torch.optim.SGD(head.parameters()))
     return head
 
 
 def plain_states(prompt: Sequence[int], completion: Sequence[int]) -> Tensor:
-    """The reference's states that predict the completion, from a plain forward pass, [tokens, hidden]."""
+    """Return the reference's states that predict the completion, from a plain forward pass, [tokens, hidden]."""
     with torch.no_grad():
         ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
         states: Tensor = tiny_policy(seed=3).base_model(ids).last_hidden_state[0]
     return states[len(prompt) - 1 : -1]
 
 
-def mean_chance(world: World) -> float:
-    head: Any = world.learner.companions["gate"].model
+def mean_chance(resources: RunResources) -> float:
+    head: Any = resources.learner.companions["gate"].model
     states = torch.cat([plain_states(p, c) for p, c in zip(GROUPED.prompts, GROUPED.completions, strict=True)])
     return float((states @ head.weight[0] + head.bias[0]).sigmoid().mean().detach())
 
 
 def rewarded(worth: Mapping[bool, float]) -> Signal:
-    """A signal by hand: what a token is worth, by who wrote it."""
+    """Return a signal of `worth[True]` for tokens that the policy wrote and `worth[False]` for the reference's."""
     return Signal([torch.tensor([worth[flag] for flag in flags]) for flags in CHOICES])
 
 
@@ -97,9 +97,9 @@ def test_a_share_of_1_is_exactly_1_in_every_precision(dtype: torch.dtype) -> Non
 
 def test_every_token_has_the_group_relative_advantage_of_its_completion() -> None:
     for scale in ("group", "none"):
-        signal = Selective(scale=scale)(make_world(), chosen())
+        signal = Selective(scale=scale)(make_resources(), chosen())
         assert isinstance(signal, Signal) and signal.returns is None
-        whole = GroupRelative(scale=scale).of_completions(make_world(), chosen())
+        whole = GroupRelative(scale=scale).of_completions(make_resources(), chosen())
         for row, value, completion in zip(signal.tokens, whole.tolist(), COMPLETIONS, strict=True):
             assert row.tolist() == [value] * len(completion)
 
@@ -107,15 +107,15 @@ def test_every_token_has_the_group_relative_advantage_of_its_completion() -> Non
 def test_the_gradient_of_one_token_is_the_advantage_times_what_the_gate_lacked_times_the_state() -> None:
     part = Selective(learning_rate=0.5)
     for flag in (True, False):
-        world = world_with(part)
-        head = by_plain_steps(world)
+        resources = resources_with(part)
+        head = by_plain_steps(resources)
         before = copy.deepcopy(head).requires_grad_(False)
         alone = scored([1.0], [1], sequences=Sequences([PROMPTS[0]], [[5]]))
         alone = replace(alone, rollouts=[replace(alone.rollouts[0], trained=(flag,))])
-        metrics = part.learn(world, alone, Signal([torch.tensor([0.02])]), 0)
+        metrics = part.learn(resources, alone, Signal([torch.tensor([0.02])]), 0)
         state = plain_states(PROMPTS[0], [5])[0]
         gate = 1 / (1 + math.exp(-float(before.weight[0] @ state + before.bias[0])))
-        gradient = 0.02 * (gate - 1 if flag else gate)  # of -A log p(z) by the log-odds
+        gradient = 0.02 * (gate - 1 if flag else gate)  # derivative of -A log p(z) with respect to the log-odds
         torch.testing.assert_close((head.bias - before.bias).detach().cpu(), torch.tensor([-0.5 * gradient]).double())
         torch.testing.assert_close((head.weight - before.weight).detach()[0], -0.5 * gradient * state)
         assert metrics["chance"] == pytest.approx(gate, rel=1e-9)
@@ -125,8 +125,8 @@ def test_the_gradient_of_one_token_is_the_advantage_times_what_the_gate_lacked_t
 @pytest.mark.parametrize("budget", [13, 16384])
 def test_the_loss_is_the_mean_over_the_rounds_tokens_however_they_are_packed(budget: int) -> None:
     part = Selective(learning_rate=0.5)
-    world = world_with(part, budget)
-    head = by_plain_steps(world)
+    resources = resources_with(part, budget)
+    head = by_plain_steps(resources)
     weight, bias = (p.detach().clone().requires_grad_() for p in (head.weight, head.bias))
     signal = Signal([0.01 * torch.randn(len(c), generator=torch.Generator().manual_seed(len(c))) for c in COMPLETIONS])
     terms = []
@@ -135,7 +135,7 @@ def test_the_loss_is_the_mean_over_the_rounds_tokens_however_they_are_packed(bud
         terms += [-a * (g if z else 1 - g).log() for a, g, z in zip(row.double(), gate, flags, strict=True)]
     loss = sum(terms) / len(terms)
     loss.backward()
-    metrics = part.learn(world, chosen(), signal, 0)
+    metrics = part.learn(resources, chosen(), signal, 0)
     assert metrics["loss"] == pytest.approx(float(loss.detach()), rel=1e-9)
     torch.testing.assert_close(head.weight.detach(), (weight - 0.5 * weight.grad).detach(), rtol=0, atol=1e-10)
     torch.testing.assert_close(head.bias.detach(), (bias - 0.5 * bias.grad).detach(), rtol=0, atol=1e-10)
@@ -146,9 +146,9 @@ def test_where_what_the_reference_wrote_is_worth_more_the_gate_falls_and_where_l
     by_reference = chosen([(False,) * len(completion) for completion in COMPLETIONS])
     ends = {}
     for worth in (1.0, -1.0):
-        world = world_with(part)
-        part.learn(world, by_reference, constant(worth), 0)
-        ends[worth] = mean_chance(world)
+        resources = resources_with(part)
+        part.learn(resources, by_reference, constant(worth), 0)
+        ends[worth] = mean_chance(resources)
     assert ends[1.0] < 0.2 and ends[-1.0] > 0.8
 
 
@@ -158,53 +158,53 @@ def constant(value: float) -> Signal:
 
 def test_it_learns_which_tokens_the_policy_should_write() -> None:
     part = Selective(share=0.5, passes=300, learning_rate=1e-2)
-    world = world_with(part)
-    part.learn(world, chosen(), rewarded({True: 1.0, False: 1.0}), 0)  # each choice was right where it was made
-    head: Any = world.learner.companions["gate"].model
+    resources = resources_with(part)
+    part.learn(resources, chosen(), rewarded({True: 1.0, False: 1.0}), 0)  # every choice has an advantage of 1
+    head: Any = resources.learner.companions["gate"].model
     for prompt, completion, flags in zip(GROUPED.prompts, COMPLETIONS, CHOICES, strict=True):
         gate = (plain_states(prompt, completion) @ head.weight[0] + head.bias[0]).sigmoid()
-        # the first tokens of a prompt's completions share their state, and the choices there contradict each other
+        # completions of a prompt share the state of the first token, but have different choices there
         assert (gate[1:] > 0.5).tolist() == list(flags[1:])
 
 
 def test_without_an_advantage_nothing_moves_and_with_one_only_the_gate() -> None:
     part = Selective(passes=3)
-    world = world_with(part)
-    assert world.learner.reference is not None
-    before = copy.deepcopy((world.learner.policy.state_dict(), world.learner.reference.state_dict()))
-    metrics = part.learn(world, chosen(), constant(0.0), 0)
-    assert metrics == {"chance": pytest.approx(0.9), "loss": 0.0} and mean_chance(world) == pytest.approx(
+    resources = resources_with(part)
+    assert resources.learner.reference is not None
+    before = copy.deepcopy((resources.learner.policy.state_dict(), resources.learner.reference.state_dict()))
+    metrics = part.learn(resources, chosen(), constant(0.0), 0)
+    assert metrics == {"chance": pytest.approx(0.9), "loss": 0.0} and mean_chance(resources) == pytest.approx(
         0.9, abs=1e-12
     )
-    part.learn(world, chosen(), rewarded({True: -1.0, False: 1.0}), 0)
-    after = (world.learner.policy.state_dict(), world.learner.reference.state_dict())
+    part.learn(resources, chosen(), rewarded({True: -1.0, False: 1.0}), 0)
+    after = (resources.learner.policy.state_dict(), resources.learner.reference.state_dict())
     assert all(
         torch.equal(first[name], other[name]) for first, other in zip(before, after, strict=True) for name in first
     )
-    assert all(parameter.grad is None for parameter in world.learner.policy.parameters())
-    assert world.learner.companions["gate"].updates == 6 and mean_chance(world) < 0.9
+    assert all(parameter.grad is None for parameter in resources.learner.policy.parameters())
+    assert resources.learner.companions["gate"].updates == 6 and mean_chance(resources) < 0.9
 
 
 def test_a_gate_at_1_learns_nothing() -> None:
     part = Selective(share=1.0, passes=5, learning_rate=1.0)
-    world = world_with(part)
-    before = copy.deepcopy(world.learner.companions["gate"].model.state_dict())
-    assert part.learn(world, chosen(), rewarded({True: -9.0, False: 9.0}), 0) == {"chance": 1.0, "loss": 0.0}
-    after = world.learner.companions["gate"].model.state_dict()
+    resources = resources_with(part)
+    before = copy.deepcopy(resources.learner.companions["gate"].model.state_dict())
+    assert part.learn(resources, chosen(), rewarded({True: -9.0, False: 9.0}), 0) == {"chance": 1.0, "loss": 0.0}
+    after = resources.learner.companions["gate"].model.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
 
 
 def test_completions_that_nobody_chose_the_writer_of_are_refused_before_anything_has_learned() -> None:
     with pytest.raises(UserError, match=r"rollouts: \{name: gated\}"):
-        Selective()(make_world(), scored(REWARDS, [3, 2], sequences=GROUPED))
+        Selective()(make_resources(), scored(REWARDS, [3, 2], sequences=GROUPED))
 
 
 def test_without_a_reference_it_says_that_it_needs_one() -> None:
     part = Selective()
-    world = world_with(part)
-    world.learner.reference = None
+    resources = resources_with(part)
+    resources.learner.reference = None
     with pytest.raises(UserError, match="needs a reference"):
-        part.learn(world, chosen(), constant(1.0), 0)
+        part.learn(resources, chosen(), constant(1.0), 0)
 
 
 @pytest.mark.parametrize("share", ["0.0", "1.1", "-0.5"])
@@ -216,13 +216,13 @@ def test_a_share_that_is_no_chance_above_zero_is_refused(share: str) -> None:
 def looped(
     folder: Path, source: JointSampling, advantage: KlInReward, lora: bool = False, killed_in: int | None = None
 ) -> tuple[Learner, Diary]:
-    """A whole small run of the loop with a gate, if the advantage has one."""
+    """Run a small training loop, with a gate if the advantage has one. Returns the learner and the diary."""
     learner, diary = new_learner(SCHEDULE, lora), Diary({}, {}, [])
     if (gate := advantage.accompany(learner.policy)) is not None:
         learner.companions = {advantage.companion: gate}
     slots = replace(SLOTS, rollouts=source, advantage=advantage)
     try:
-        run_loop(make_world(learner=learner), slots, SCHEDULE, PROBLEMS, folder, diary.watchers(killed_in))
+        run_loop(make_resources(learner=learner), slots, SCHEDULE, PROBLEMS, folder, diary.watchers(killed_in))
     except KeyboardInterrupt:
         assert killed_in is not None
     return learner, diary

@@ -1,7 +1,7 @@
-"""Credit of turns, held against the true gradient of a decision process small enough to go through every episode.
+"""Credit of turns, compared with the true gradient of a decision process whose episodes are all enumerated.
 
-Two turns, two states, two actions; the second state hangs on the first action and on chance. The gradient that an
-estimator gives on average over every pair of episodes is summed up, pair by pair, and compared with the true one.
+The process has two turns, two states and two actions. The second state depends on the first action and on chance. The
+mean of an estimator's gradient over all pairs of episodes is computed pair by pair and compared with the true one.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from models.parts.rewards.episodes.turn_rewards import TurnRewards
 from models.parts.shared.of_turns import earned_by_turn, turns_of
 from models.reward_models.critic.settings import CriticSettings
 from tests.support.tiny_loops import SCHEDULE, new_learner
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 Gradient = dict[tuple[int, int], float]
 LOGITS = {0: (-0.1, 0.2), 1: (0.2, 0.2)}
@@ -47,7 +47,7 @@ class Path:
     chance: float
 
     def rollout(self) -> Rollout:
-        """Turns of one token each, a token of the environment between them."""
+        """Return the episode as a rollout: turns of one token, with one token of the environment between them."""
         turns = tuple(
             Turn(2 * number, 2 * number + 1, reward, str(state)) for number, (state, _, reward) in enumerate(self.steps)
         )
@@ -99,14 +99,14 @@ def scored_pair(pair: tuple[Path, ...]) -> Scored:
     rollouts = [path.rollout() for path in pair]
     tokens = [
         torch.tensor([path.steps[0][2], 0.0, path.steps[1][2]], dtype=torch.float64) for path in pair
-    ]  # in float64, for the theorem
-    said = TurnRewards().tokens(make_world(), rollouts)
+    ]  # float64, because the test compares to 1e-12
+    said = TurnRewards().tokens(make_resources(), rollouts)
     assert all(torch.equal(row.float(), other) for row, other in zip(tokens, said, strict=True))
     return Scored(rollouts, torch.stack([row.sum() for row in tokens]), {}, {}, tokens)
 
 
 def expected(advantage: Callable[[Scored], list[Tensor]]) -> Gradient:
-    """Mean over every pair of episodes of sum over their turns of advantage * grad log pi, by episode."""
+    """Return the mean over pairs of episodes of the sum over turns of advantage * grad log pi, per episode."""
     terms = []
     for pair in itertools.product(PATHS, repeat=2):
         chance = math.prod(path.chance for path in pair)
@@ -117,7 +117,7 @@ def expected(advantage: Callable[[Scored], list[Tensor]]) -> Gradient:
 
 
 def of_part(part: Advantage) -> Callable[[Scored], list[Tensor]]:
-    return lambda scored: list(part(make_world(), scored).tokens)
+    return lambda scored: list(part(make_resources(), scored).tokens)
 
 
 def gap(estimate: Gradient) -> float:
@@ -170,7 +170,7 @@ def test_gigpos_form_is_biased_and_changes_the_direction() -> None:
     estimate = expected(of_part(Anchored(form="gigpo", scale="none")))
     inner = sum(estimate[key] * TRUE[key] for key in TRUE)
     norms = [math.sqrt(sum(value**2 for value in gradient.values())) for gradient in (estimate, TRUE)]
-    # taking itself into its mean shrinks the episode's part by (G - 1) / G and the turn's by less: no factor mends it
+    # a mean that includes the item itself shrinks both parts, but by different factors: no single factor corrects it
     best = {key: value * inner / norms[0] ** 2 for key, value in estimate.items()}
     assert gap(estimate) > 0.02 and gap(best) > 0.005 and inner / (norms[0] * norms[1]) < 0.999
 
@@ -189,11 +189,11 @@ def test_zero_for_a_turn_alone_in_its_state_would_be_biased() -> None:
 
 
 def test_gigpo_by_hand() -> None:
-    """Two episodes with the first state in common: R 1.3 and 0, G of the first turns 1.3 and 0, of the second alone."""
+    """The episodes have the returns 1.3 and 0. The second turn of the second one is in the first state again."""
     scored = scored_pair((PATHS[7], PATHS[1]))
     plain = of_part(Anchored(form="gigpo", scale="none", omega=0.5))(scored)
     assert [path.steps for path in (PATHS[7], PATHS[1])] == [((0, 1, 0.3), (1, 1, 1.0)), ((0, 0, 0.0), (0, 1, 0.0))]
-    # state 0 holds G 1.3, 0 and 0: mean 1.3 / 3; state 1 holds 1.0 alone
+    # the returns from state 0 are 1.3, 0 and 0, with mean 1.3 / 3; from state 1 there is only 1.0
     assert plain[0].tolist() == pytest.approx([0.65 + 0.5 * (1.3 - 1.3 / 3), 0.0, 0.65])
     assert plain[1].tolist() == pytest.approx([-0.65 - 0.5 * 1.3 / 3, 0.0, -0.65 - 0.5 * 1.3 / 3])
     scaled = of_part(Anchored(form="gigpo", omega=0.0))(scored)
@@ -204,7 +204,7 @@ def test_returns_of_turns_by_hand_with_a_turn_that_nobody_else_has() -> None:
     long, short = PATHS[7].rollout(), PATHS[4].rollout()
     short = replace(short, episode=replace(short.episode, turns=short.episode.turns[:1]), completion=(4,), trained=None)
     scored = Scored([long, short], torch.tensor([1.3, 0.3]), {}, {}, [torch.tensor([0.3, 0, 1.0]), torch.tensor([0.3])])
-    [first, other] = TurnReturns(gamma=0.5)(make_world(), scored).tokens
+    [first, other] = TurnReturns(gamma=0.5)(make_resources(), scored).tokens
     assert first.tolist() == pytest.approx([0.8 - 0.3, 0.0, 1.0]) and other.tolist() == pytest.approx([0.3 - 0.8])
 
 
@@ -242,26 +242,26 @@ def test_shares_add_up_to_the_outcome_whatever_the_estimator_says() -> None:
     learner, part = new_learner(SCHEDULE), Redistributed(critic=CriticSettings())
     companion = part.accompany(learner.policy)
     learner.companions[part.companion] = companion
-    world = make_world(learner=learner)
+    resources = make_resources(learner=learner)
     scored = scored_pair((PATHS[7], PATHS[2]))
-    signal = part(world, scored)
-    whole = [float(row[0]) for row in signal.tokens]  # of the first turn the shares to come are all of the outcome
+    signal = part(resources, scored)
+    whole = [float(row[0]) for row in signal.tokens]  # the first turn has all shares still to come
     rewards = scored.rewards.tolist()
     assert whole == pytest.approx([rewards[0] - rewards[1], rewards[1] - rewards[0]], abs=1e-6)
-    errors = [part.learn(world, scored, signal, 0)["squared_error"] for _ in range(30)]
+    errors = [part.learn(resources, scored, signal, 0)["squared_error"] for _ in range(30)]
     assert errors[-1] < 0.05 * errors[0]
 
 
 def test_a_critic_of_turns_learns_what_is_to_come_from_the_first_token_of_each_turn() -> None:
-    """The fixed point of temporal differences: with lambda 0 a turn's target is its reward and the next value."""
+    """With lambda 0, the target of a turn is its reward plus the next value. The values reach the fixed point."""
     learner = new_learner(SCHEDULE)
     part = TurnCritic(critic=CriticSettings(epochs=4), gae_lambda=0.0, whiten=False)
     learner.companions[part.companion] = part.accompany(learner.policy)
-    world, scored = make_world(learner=learner), scored_pair((PATHS[7], PATHS[7]))
+    resources, scored = make_resources(learner=learner), scored_pair((PATHS[7], PATHS[7]))
     for number in range(60):
-        signal = part(world, scored)
-        seen = part.learn(world, scored, signal, number)
+        signal = part(resources, scored)
+        seen = part.learn(resources, scored, signal, number)
     assert isinstance(signal, Signal) and signal.returns is not None and seen["error"] < 0.1
-    values: Any = part._values(world, scored)
+    values: Any = part._values(resources, scored)
     assert [float(values[0][0]), float(values[0][2])] == pytest.approx([1.3, 1.0], abs=0.15)
     assert len(turns_of(scored.rollouts[0])) == 2

@@ -1,4 +1,4 @@
-"""What must be true of feedback in words and of the rewards that read it, each test named as the theorem it checks."""
+"""Feedback in words: the remarks on workings and verdicts, and the rewards of the tokens that they concern."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from models.parts.rewards.judges.followed_feedback import FollowedFeedback, take
 from models.parts.rewards.judges.span_feedback import SpanFeedback, signs
 from models.text.token_places import token_places
 from tests.support.malformed_texts import malformed, rollout
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 PROMPT = "Start with 7 . Add 5 . Take away 3 . Double it ."
 PROBLEM = Problem("p", PROMPT, "18")
@@ -44,11 +44,11 @@ def test_the_first_wrong_step_is_blamed_named_and_mended_and_what_follows_from_i
 @pytest.mark.parametrize(
     ("text", "said", "about"),
     [
-        ("7 + 5 = 12 ; #### 12", "2: 12 - 3 = 9", [("7 + 5 = 12", 1), ("#### 12", -1)]),  # ended early
-        ("7 + 5 = 12", "2: 12 - 3 = 9", [("7 + 5 = 12", 1)]),  # cut
+        ("7 + 5 = 12 ; #### 12", "2: 12 - 3 = 9", [("7 + 5 = 12", 1), ("#### 12", -1)]),  # answers too early
+        ("7 + 5 = 12", "2: 12 - 3 = 9", [("7 + 5 = 12", 1)]),  # stops after the first step
         ("", "1: 7 + 5 = 12", []),
         (SOUND.replace("#### 18", "#### 9"), "4: #### 18", [*[(s, 1) for s in SOUND.split(" ; ")[:3]], ("#### 9", -1)]),
-        (f"{SOUND} ; #### 3", "4: #### 18", [*[(s, 1) for s in SOUND.split(" ; ")], ("#### 3", -1)]),  # goes on
+        (f"{SOUND} ; #### 3", "4: #### 18", [*[(s, 1) for s in SOUND.split(" ; ")], ("#### 3", -1)]),  # a second answer
     ],
 )
 def test_a_working_that_ends_early_late_or_elsewhere(text: str, said: str, about: list[tuple[str, int]]) -> None:
@@ -73,7 +73,7 @@ def test_a_verdict_is_about_the_whole_answer() -> None:
     assert remark(verdict, SOUND) == Remark("yes 18", (RemarkSpan(0, len(SOUND), 1),))
     assert remark(verdict, "#### 17") == Remark("no 18", (RemarkSpan(0, 7, -1),))
     assert remark(verdict, "") == Remark("no 18")
-    assert verdict([Attempt(PROBLEM, SOUND, False)])[0].text == "no 18"  # one that was cut
+    assert verdict([Attempt(PROBLEM, SOUND, False)])[0].text == "no 18"  # an attempt that was cut
 
 
 def sampled(text: str) -> Rollout:
@@ -82,16 +82,16 @@ def sampled(text: str) -> Rollout:
 
 
 def test_tokens_have_the_sign_of_the_phrase_that_they_stand_in_and_the_end_has_none() -> None:
-    """By hand: the first step is right, the second is not, the answer follows from it; `;` is part of no step."""
+    """In the first text, the second step is wrong and the answer follows from it. `;` does not belong to a step."""
     texts = ["4 + 3 = 7 ; 7 + 1 = 9 ; #### 9", "4 + 3 = 7 ; 7 + 1 = 8 ; #### 8"]
-    rows = SpanFeedback(feedback=WorkingFeedback()).tokens(make_world(), [sampled(text) for text in texts])
+    rows = SpanFeedback(feedback=WorkingFeedback()).tokens(make_resources(), [sampled(text) for text in texts])
     assert rows[0].tolist() == [1.0] * 5 + [0.0] + [-1.0] * 5 + [0.0] + [0.0, 0.0] + [0.0]
     assert rows[1].tolist() == [1.0] * 5 + [0.0] + [1.0] * 5 + [0.0] + [1.0, 1.0] + [0.0]
 
 
 def test_a_verdict_pays_every_token_alike() -> None:
     texts = ["#### 8", "4 + 3 #### 7"]
-    values = SpanFeedback(feedback=VerdictFeedback())(make_world(), [sampled(text) for text in texts])
+    values = SpanFeedback(feedback=VerdictFeedback())(make_resources(), [sampled(text) for text in texts])
     assert values.tolist() == [2.0, -5.0]
 
 
@@ -112,17 +112,17 @@ def test_malformed_texts_have_a_defined_value_for_every_token() -> None:
     for problem in (PROBLEM, Problem("p", "\x00\ud800", ""), Problem("p", "Start with " * 9999, "7")):
         made = malformed(problem)
         for feedback in (WorkingFeedback(), VerdictFeedback()):
-            rows = SpanFeedback(feedback=feedback).tokens(make_world(), made)
+            rows = SpanFeedback(feedback=feedback).tokens(make_resources(), made)
             assert all(len(row) == len(each.completion) for row, each in zip(rows, made, strict=True))
             assert all(bool(torch.isfinite(row).all()) and float(row.abs().max()) <= 1.0 for row in rows)
-        assert not FollowedFeedback()(make_world(), made).any()
+        assert not FollowedFeedback()(make_resources(), made).any()
 
 
 def test_feedback_is_taken_in_by_its_runs_of_words() -> None:
     assert taken_in("a b c", "x a b c y", 4) == 1.0
     assert taken_in("a b c", "c b a", 4) == pytest.approx((1.0 + 0.0 + 0.0) / 3)
     assert taken_in("a b c", "a b d", 2) == pytest.approx((2 / 3 + 1 / 2) / 2)
-    assert taken_in("a a", "a", 1) == 0.5  # each is counted
+    assert taken_in("a a", "a", 1) == 0.5  # a repeated word counts each time
     assert taken_in("", "anything", 4) == taken_in("a", "", 4) == 0.0
 
 
@@ -131,4 +131,4 @@ def test_only_a_finished_refinement_follows_feedback() -> None:
 
     refined = replace(rollout("9 + 1", PROBLEM), source=replace(rollout("9 + 1", PROBLEM).source, feedback="9 + 1"))
     given = [refined, replace(refined, finished=False), replace(refined, source=replace(refined.source, feedback=""))]
-    assert FollowedFeedback()(make_world(), given).tolist() == [1.0, 0.0, 0.0]
+    assert FollowedFeedback()(make_resources(), given).tolist() == [1.0, 0.0, 0.0]

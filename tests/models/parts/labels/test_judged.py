@@ -1,4 +1,4 @@
-"""What must be true of labels by a judge, each test named as the theorem it checks."""
+"""Labels by a judge: the question for each step, the votes of several wordings, and steps without a label."""
 
 import math
 from dataclasses import replace
@@ -12,11 +12,11 @@ from models.method.problem import Problem
 from models.parts.labels.judged import JudgedLabels, up_to_first_wrong
 from models.parts.labels.monte_carlo import MonteCarlo, progress
 from models.recipes.load import load_recipe
-from models.reward_models.judges.steps import said_of_steps
+from models.reward_models.judges.steps import step_placeholders
 from models.reward_models.solutions import LabellingTools, Solution
 from tests.support.tiny_engines import Saying
 from tests.support.tiny_judges import Scripted
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 MARKS = ("\n", ";")
 PROBLEM = Problem("p", "3 + 4", "7", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))
@@ -40,7 +40,7 @@ def labels(judge: Scripted, part: JudgedLabels, text: str = TEXT) -> list[float]
 
 
 def says(**wrong: str) -> Scripted:
-    """A judge that finds a step wrong where the question begins so and its step holds the text."""
+    """Return a judge. A step is wrong if it contains the text that `wrong` has for the question's first word."""
 
     def answer(question: str, vote: int) -> str:
         step = question.partition(" now ")[2]
@@ -52,7 +52,7 @@ def says(**wrong: str) -> Scripted:
 
 def test_a_step_is_asked_about_with_what_stands_before_it_and_without_the_mark_at_its_end() -> None:
     made = solution(bench(says()))
-    assert said_of_steps(CODEC, "3 + 4", made.completion, made.ends, MARKS) == [
+    assert step_placeholders(CODEC, "3 + 4", made.completion, made.ends, MARKS) == [
         {"prompt": "3 + 4", "before": "none", "step": "3 + 4 = 7"},
         {"prompt": "3 + 4", "before": "3 + 4 = 7", "step": "7 + 1 = 9"},
         {"prompt": "3 + 4", "before": "3 + 4 = 7 ; 7 + 1 = 9", "step": "#### 9"},
@@ -116,7 +116,7 @@ def test_settings_and_recipes_that_make_no_sense_are_refused_by_their_key() -> N
 def test_relative_progress_by_hand() -> None:
     import torch
 
-    # behind the prompt half ends right: a step after which 0.4 does keeps 4/5 of that; nothing recovers from nothing
+    # half are right after the prompt and 0.4 after step one, a ratio of 4/5; after a share of zero, no step is right
     made = progress(torch.tensor([0.5, 0.4, 0.3, 0.0, 1.0], dtype=torch.float64), 0.8)
     assert made.tolist() == [1.0, 0.0, 0.0, 0.0]
     assert progress(torch.tensor([0.1, 0.2]), 0.8).tolist() == [1.0]

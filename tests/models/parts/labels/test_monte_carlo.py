@@ -1,4 +1,4 @@
-"""What must be true of Monte-Carlo labels, each test named as the theorem it checks."""
+"""Monte-Carlo labels: a step has the share of the continuations from it that end with the right answer."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from models.parts.labels.monte_carlo import MonteCarlo, success_rates
 from models.reward_models.solution_rows import read_solutions, write_solutions
 from models.reward_models.solutions import LabellingTools, Solution, known_labels
 from tests.support.tiny_engines import Saying
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 Say = Callable[[list[str], int], str]
 PROBLEM = Problem("p", "3 + 4", "7", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))
@@ -32,7 +32,7 @@ def solution(work: LabellingTools, text: str, finished: bool = True) -> Solution
 
 
 def rightly_from_seven(words: list[str], seed: int) -> str:
-    """Ends right from any beginning that holds a 7."""
+    """Return the right answer if the text so far contains a 7."""
     return "#### 7" if "7" in words else "#### 8"
 
 
@@ -41,7 +41,7 @@ def test_a_step_is_worth_the_share_of_continuations_that_end_right() -> None:
     made = solution(work, "3 = 3 ; 7 = 7 ; #### 8")
     assert made.ends == (3, 7, 10) and not made.right
     (soft,) = MonteCarlo(continuations=64).label(work, [made])
-    assert 0.1 < float(soft[0]) < 0.45 and soft[1:].tolist() == [1.0, 0.0]  # the last one's verdict is the solution's
+    assert 0.1 < float(soft[0]) < 0.45 and soft[1:].tolist() == [1.0, 0.0]  # the last: the solution's verdict
     (hard,) = MonteCarlo(continuations=64, kind="hard").label(work, [made])
     assert hard.tolist() == [1.0, 1.0, 0.0]
 

@@ -1,4 +1,4 @@
-"""What must be true of labels by a right solution, and of those that two agree on, each test named as its theorem."""
+"""Labels by a right solution, and labels on which this method and the Monte-Carlo method agree."""
 
 import math
 
@@ -13,7 +13,7 @@ from models.parts.labels.monte_carlo import MonteCarlo
 from models.parts.labels.reference import ReferenceAgreement, agreement_labels, aligned
 from models.reward_models.solutions import LabellingTools, Solution
 from tests.support.tiny_engines import Saying
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 PROBLEM = Problem("p", "3 + 4", "9", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))
 RIGHT = "3 + 4 = 7 ; 7 + 2 = 9 ; #### 9"
@@ -21,7 +21,7 @@ NAN = math.nan
 
 
 def bench(answer: str = "#### 9", references: dict[str, str] | None = None) -> LabellingTools:
-    """The policy ends right from wherever no 8 stands."""
+    """Return labelling tools with a policy that answers `answer`, or 8 if the text so far contains an 8."""
     engine = Saying(CODEC, lambda words, seed: "#### 8" if "8" in words else answer)
     known = {PROBLEM.prompt: RIGHT} if references is None else references
     return LabellingTools(engine, CODEC, by_answer, Sampling(max_tokens=40), ("\n", ";"), 0, known)
@@ -40,9 +40,9 @@ def said(labels: torch.Tensor) -> list[float | None]:
     ("results", "labels"),
     [
         (["7", "9", "9"], [1, 1, 1]),
-        (["7", "7", "9"], [1, 1, 1]),  # a step said twice is no error
+        (["7", "7", "9"], [1, 1, 1]),  # a repeated step is not an error
         (["9"], [1]),  # two steps in one
-        (["8", "9", "9"], [0, 0, 0]),  # right again behind an error is wrong still
+        (["8", "9", "9"], [0, 0, 0]),  # all steps after an error are wrong
         (["9", "7"], [1, 0]),  # out of order
         ([], []),
     ],
@@ -77,7 +77,7 @@ def test_where_both_name_the_same_step_it_is_wrong_and_nothing_is_said_of_what_f
 
 
 def test_a_wrong_step_from_which_continuations_end_right_is_left_out_with_its_solution() -> None:
-    made = solution("3 + 4 = 6 ; 7 + 2 = 9 ; #### 9")  # the policy repairs it: Monte-Carlo labels call all steps right
+    made = solution("3 + 4 = 6 ; 7 + 2 = 9 ; #### 9")  # the policy corrects it, so all Monte-Carlo labels are right
     assert said(MonteCarlo(kind="hard").label(bench(), [made])[0]) == [1.0, 1.0, 1.0]
     assert said(Consensus().label(bench(), [made])[0]) == [None] * 3
 
@@ -88,7 +88,7 @@ def test_a_judge_of_chance_confirms_few() -> None:
     for noise in (0.0, 1.0):
         rows = Consensus(continuations=1, judge_noise=noise).label(bench(), many)
         kept.append(sum(not bool(row.isnan().all()) for row in rows))
-    assert kept[0] == 200 and 20 < kept[1] < 90  # one of four by chance
+    assert kept[0] == 200 and 20 < kept[1] < 90  # a random judge agrees in one case of four
 
 
 def test_the_first_wrong_step_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""What must be true of A-LoL's loss, each test named as the theorem it checks; numbers by hand."""
+"""Tests of A-LoL: the clipped weight by hand, the exact policy gradient in expectation, and finite values."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def batch_of(advantage: Sequence[float], reference: Sequence[float]) -> TokenBatch:
-    """Completions of two tokens each; `reference` is of the whole completions."""
+    """Return a batch of completions of two tokens. `reference` contains log-probs of whole completions."""
     tokens = torch.repeat_interleave(numbers(*reference) / 2, 2)
     return make_batch(
         advantage=torch.repeat_interleave(numbers(*advantage), 2),
@@ -23,7 +23,7 @@ def batch_of(advantage: Sequence[float], reference: Sequence[float]) -> TokenBat
 
 
 def test_a_completion_by_hand() -> None:
-    """Ratio 1.25 inside the clip; ratios of 4 and of a tenth at its ends."""
+    """The ratio 1.25 is within the clip. The ratios 4 and 0.1 are clipped to its ends, 1.5 and 0.25."""
     log_prob = numbers(-2.0, -3.0, -5.0)
     reference = (log_prob - numbers(1.25, 4.0, 0.1).log()).tolist()
     loss, watch = ALol(clip_low=0.75, clip_high=0.5)(log_prob, batch_of((2.0, 1.0, 0.5), reference))
@@ -53,7 +53,7 @@ def test_a_clipped_answer_is_still_trained_on() -> None:
 
 
 def test_the_expected_update_over_the_references_answers_is_the_exact_policy_gradient() -> None:
-    """A policy over four answers, enumerated; nothing is clipped."""
+    """All four answers of the policy are enumerated. The clip is so wide that it has no effect."""
     logits, reference = numbers(0.3, -0.2, 0.9, 0.0).requires_grad_(), numbers(0.4, 0.3, 0.2, 0.1)
     rewards = numbers(1.0, 0.0, -2.0, 0.5)
     (exact,) = torch.autograd.grad((logits.softmax(0) * rewards).sum(), logits)
@@ -64,7 +64,7 @@ def test_the_expected_update_over_the_references_answers_is_the_exact_policy_gra
 
 
 def test_far_from_the_reference_loss_gradient_and_all_that_is_watched_are_finite() -> None:
-    """The ratio of a whole answer leaves the range of floats; the weight does not."""
+    """The ratio of a whole answer is outside the range of floats, but the clipped weight is not."""
     log_prob = torch.tensor([-2.0, -300.0])
     seen = batch_of((1.0, 1.0), (-300.0, -2.0))
     loss, watch = ALol()(log_prob, seen)

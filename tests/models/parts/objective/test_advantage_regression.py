@@ -1,4 +1,4 @@
-"""What must be true of the regression to advantages, each test named as the theorem it checks."""
+"""The regression to advantages: values by hand, its gradient, and its optimum on a policy that can be enumerated."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ def batch(advantage: Tensor, reference: Tensor, completion: Sequence[int]) -> To
 
 
 def test_by_hand() -> None:
-    # beta 1/2. Step one: two tokens, log-ratios 1 and 3, so 1/2 * 4 - 1 = 1, loss 1/2, a quarter each.
-    # Step two: log-ratio -2, so -1 - 2 = -3, loss 4.5. Another completion with the same advantage: 1 - 2 = -1, 0.5.
+    # beta is 1/2. Step one has two tokens with log-ratios 1 and 3: 1/2 * 4 - 1 = 1, a loss of 1/2, 1/4 per token.
+    # Step two has log-ratio -2: -1 - 2 = -3, a loss of 4.5. The other completion has 1 - 2 = -1, a loss of 0.5.
     log_prob = numbers(-1, -1, -4, -1)
     reference = numbers(-2, -4, -2, -3)
     actual, watch = AdvantageRegression(beta=0.5)(log_prob, batch(numbers(1, 1, 2, 2), reference, [0, 0, 0, 1]))
@@ -46,7 +46,7 @@ def test_without_advantage_the_reference_is_the_optimum() -> None:
 
 
 def test_a_policy_that_can_be_enumerated_comes_to_the_exponentially_tilted_reference() -> None:
-    """Four actions of one token; the advantages are such that ref * exp(A / beta) is a distribution as it stands."""
+    """The four actions have one token each. The advantages are chosen so that ref * exp(A / beta) sums to one."""
     reference, wanted, beta = numbers(0.4, 0.3, 0.2, 0.1), numbers(0.1, 0.2, 0.3, 0.4), 0.5
     advantage = beta * (wanted / reference).log()
     logits = reference.log().requires_grad_()

@@ -1,4 +1,4 @@
-"""What must be true of anchored preference optimisation, each test named as the theorem it checks."""
+"""Anchored preference optimisation: values by hand, and the direction of the gradient for each anchor."""
 
 import math
 from typing import Literal
@@ -14,7 +14,7 @@ PAIR = torch.tensor([[0, 1]])
 
 
 def loss_of(anchor: Literal["zero", "down"], better: float, worse: float) -> tuple[float, list[float]]:
-    """Loss and its gradient for log-ratios of the better and the worse answer, the reference at -3 each."""
+    """Return the loss and its gradient for the log-ratios of both answers. The reference has log-prob -3 for each."""
     log_prob = numbers(better - 3.0, worse - 3.0)[None].requires_grad_()
     loss, _ = Apo(beta=1.0, anchor=anchor)(log_prob, batch_of_pairs(PAIR, reference=numbers(-3.0, -3.0)))
     return loss.item(), torch.autograd.grad(loss.sum(), log_prob)[0][0].tolist()
@@ -33,17 +33,17 @@ def test_from_the_reference_the_better_answer_goes_the_way_of_the_anchor_and_the
     _, (better, worse) = loss_of(anchor, 0.0, 0.0)
     if anchor == "zero":
         assert (better, worse) == (way * 0.25, 0.25)
-    else:  # the margin's pull up and the anchor's pull down are equal at the reference itself
+    else:  # at the reference, the margin's pull up and the anchor's pull down are equal
         assert (better, worse) == (0.0, 0.25)
         _, (apart, _) = loss_of(anchor, 0.0, -2.0)
-        assert apart > 0  # as soon as the pair is told apart
+        assert apart > 0  # if the policy prefers the better answer
 
 
 @pytest.mark.parametrize("anchor", ["zero", "down"])
 def test_a_pair_that_is_far_on_the_wrong_side_pulls_as_little_as_one_far_on_the_right(
     anchor: Literal["zero", "down"],
 ) -> None:
-    """A logistic loss would pull with all its strength there."""
+    """A logistic loss has its largest gradient on the wrong side."""
     _, wrong = loss_of(anchor, -40.0, 40.0)
     _, right = loss_of("zero", 40.0, -40.0)
     assert max(map(abs, wrong + right)) < 1e-15

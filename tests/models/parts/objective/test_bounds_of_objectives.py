@@ -1,4 +1,4 @@
-"""What must be true of settings that would turn a loss round or switch it off, read through a recipe."""
+"""Bounds of settings: a recipe with a value that would reverse a loss or switch it off is refused."""
 
 import re
 from pathlib import Path

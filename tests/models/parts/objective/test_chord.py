@@ -1,4 +1,4 @@
-"""What must be true of imitation beside reinforcement, each test named as the theorem it checks."""
+"""Tests of CHORD: the mixture of imitation and policy gradient, its share mu over the run, and the weight phi."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SAMPLED = torch.tensor([True, True, True, False, False])
 
 
 def batch(progress: float = 0.0, origin: Origin = "demonstration") -> TokenBatch:
-    """A sample of three tokens and a demonstration of two."""
+    """Return a batch with a sample of three tokens and a demonstration of two tokens."""
     return make_batch(
         advantage=torch.tensor([1.5, 1.5, 1.5, 7.0, 7.0], dtype=torch.float64),
         behaviour=OLD,

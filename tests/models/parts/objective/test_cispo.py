@@ -1,4 +1,4 @@
-"""What must be true of clipped weights in place of clipped updates, each test named as the theorem it checks."""
+"""Tests of CISPO: the published loss and gradient, and the bounded weight of tokens that a clip would drop."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def published(high: float, ceiling: float, beta: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """CISPO in TRL 1.16 (loss_type="cispo", token_truncate, its KL term k3), one batch, written out anew."""
+    """Return CISPO's loss in TRL 1.16 (loss_type="cispo", token_truncate, KL term k3), reimplemented for one batch."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         table, held = padded(log_prob), mask()

@@ -1,4 +1,4 @@
-"""What must be true of the contrastive policy gradient, each test named as the theorem it checks."""
+"""The contrastive policy gradient: its gradient by several derivations, and its optimum under any sampler."""
 
 from dataclasses import replace
 from itertools import product
@@ -13,7 +13,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def batch(rewards: Tensor, reference: Tensor, group: tuple[int, ...] = (0, 0)) -> TokenBatch:
-    """Completions of one token each; nothing is known of who drew them."""
+    """Return a batch of completions of one token. The log-probs of their sampler are NaN, that is, unknown."""
     unknown = torch.full_like(rewards, torch.nan)
     return make_batch(
         advantage=unknown,
@@ -44,7 +44,7 @@ def test_the_gradient_is_the_difference_of_the_regularised_rewards_times_that_of
     assert seen.reference is not None
     regularised = seen.reward - 0.3 * (log_prob - seen.reference)
     centred = regularised - numbers(*[float(regularised[:4].mean())] * 4, *[float(regularised[4:].mean())] * 2)
-    expected = -centred / numbers(3, 3, 3, 3, 1, 1)  # the mean over pairs: 1 / (G - 1) of the distance from the mean
+    expected = -centred / numbers(3, 3, 3, 3, 1, 1)  # the mean over pairs is centred / (G - 1)
     torch.testing.assert_close(gradient_of(Copg(beta=0.3), log_prob, seen), expected)
 
 
@@ -67,7 +67,7 @@ WORTH, REFERENCE, BETA = numbers(1.0, 0.0, -2.0), numbers(0.2, 0.3, 0.5).log(), 
 
 
 def expected_update(log_prob: Tensor, sampler: Tensor, logits: Tensor, size: int = 2) -> Tensor:
-    """The mean gradient over all groups of `size` completions of a bandit, drawn from `sampler`."""
+    """Return the mean gradient over all groups of `size` completions of a bandit, drawn from `sampler`."""
     total = torch.zeros((), dtype=torch.float64)
     for actions in map(list, product(range(3), repeat=size)):
         seen = batch(WORTH[actions], REFERENCE[actions], (0,) * size)

@@ -1,4 +1,4 @@
-"""What must be true of CPO's loss, each test named as the theorem it checks."""
+"""Tests of CPO's loss: values by hand, its relation to DPO, and the term of imitation."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,7 @@ def test_without_imitation_it_is_dpo_whose_reference_holds_all_answers_equally_l
 
 
 def test_imitation_lifts_the_better_answer_of_a_pair_that_is_told_apart_already() -> None:
-    """DPO leaves such a pair alone; CPO goes on until the better answer is certain."""
+    """DPO's gradient vanishes for such a pair. CPO raises the better answer until it is certain."""
     log_prob = numbers(-5.0, -500.0)[None].requires_grad_()
     loss, _ = Cpo(beta=1.0)(log_prob, batch_of_pairs(torch.tensor([[0, 1]])))
     loss.sum().backward()

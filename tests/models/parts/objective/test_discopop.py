@@ -1,4 +1,4 @@
-"""What must be true of the log-ratio modulated loss, each test named as the theorem it checks."""
+"""The log-ratio modulated loss: its two forms, its gradient, and finite values for large margins."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_a_policy_that_begins_as_its_reference_is_pushed_the_right_way_only_abov
 
 @pytest.mark.parametrize("margin", [-1e5, -70.0, 1e5])
 def test_it_is_finite_however_wrong_a_pair_is(margin: float) -> None:
-    """exp(1e5) would be infinite, and infinity times a weight of zero no number."""
+    """exp(1e5) would be infinite, and infinity times a weight of zero would be NaN."""
     loss, slope = at_margin(margin)
     assert math.isfinite(loss) and math.isfinite(slope)
     assert margin > 0 or (loss == pytest.approx(-margin) and slope == pytest.approx(-1.0))

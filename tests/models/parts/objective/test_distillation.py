@@ -1,8 +1,8 @@
-"""What must be true of distillation by whole distributions, each test named as the theorem it checks; in float64.
+"""Distillation by whole distributions: the published formulas, prompts of the judge, and the fit, in float64.
 
-The references are written sequence by sequence over whole softmaxes: GKD's equation 1 (arXiv 2306.13649; TRL's
-GKDTrainer.generalized_jsd_loss, TRL's SDPO `compute_full_logit_self_distillation_loss`), AlignDistil's loss as in the
-authors' aligndistil_trainer.py (reward_boost_type "aligndistil").
+The expected values are computed one sequence at a time over whole softmaxes. They follow GKD's equation 1 (arXiv
+2306.13649; TRL's GKDTrainer.generalized_jsd_loss, TRL's SDPO `compute_full_logit_self_distillation_loss`) and
+AlignDistil's loss in the authors' aligndistil_trainer.py (reward_boost_type "aligndistil").
 """
 
 import copy
@@ -32,19 +32,19 @@ from tests.support.tiny_models import COMPLETIONS, PROMPTS, tiny_policy
 
 GAP = 1e-12
 TOLD = [(14, 15, *PROMPTS[0]), (2, 2), tuple(PROMPTS[2]), (9,), (13, 3, 4, 4)]
-"""What a judge reads in place of each prompt."""
+"""Prompts that a judge reads instead of the policy's prompts."""
 ROLLOUTS = [
     Rollout(Problem(f"p{group}", "", tokens=tuple(prompt)), group, tuple(ids), None, "", True)
     for group, (prompt, ids) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True))
 ]
 CHOSEN = Scored([*ROLLOUTS, replace(ROLLOUTS[0], completion=(9, 9, 1))], torch.zeros(6), {}, {})
-"""The first prompt has two completions, which share its computation."""
+"""Scored completions. The first prompt has two, which share the computation of the prompt."""
 
 
 def next_log_probs(
     model: nn.Module, prompt: tuple[int, ...], completion: tuple[int, ...], temperature: float = 1.0
 ) -> Tensor:
-    """The whole distribution before each token of a completion, [tokens, vocabulary]."""
+    """Return the log-probs of all tokens at each place of a completion, [tokens, vocabulary]."""
     logits = model(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0] / temperature
     return torch.log_softmax(logits, -1)[len(prompt) - 1 : -1]
 
@@ -77,7 +77,7 @@ def read(learner: Learner, asked: Divergence, rollouts: Sequence[Rollout] = CHOS
 def plain_divergence(
     learner: Learner, judge: nn.Module, beta: float, prompts: Sequence[tuple[int, ...]], temperature: float = 1.0
 ) -> Tensor:
-    """By the definition, one sequence at a time, [tokens]."""
+    """Return the divergence by its definition, computed one sequence at a time, [tokens]."""
     parts = []
     for rollout, prompt in zip(CHOSEN.rollouts, prompts, strict=True):
         log_p = next_log_probs(learner.policy, rollout.problem.tokens, rollout.completion, temperature)
@@ -86,7 +86,7 @@ def plain_divergence(
 
 
 def gap(policy: nn.Module, first: Tensor, other: Tensor) -> tuple[float, float]:
-    """Largest difference of two values by token and of their gradients, under the same outer gradient."""
+    """Return the largest difference of two values by token, and of their gradients under the same outer gradient."""
     outer = torch.randn(len(first), generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(DEVICE)
     weights = list(policy.parameters())
     left, right = (torch.autograd.grad((values * outer).sum(), weights) for values in (first, other))
@@ -99,7 +99,7 @@ def gap(policy: nn.Module, first: Tensor, other: Tensor) -> tuple[float, float]:
 def test_packed_with_shared_prompts_it_is_the_published_formula_sequence_by_sequence(
     beta: float, temperature: float
 ) -> None:
-    teacher = tiny_policy(seed=1, spread=2.0, hidden=32)  # of another size
+    teacher = tiny_policy(seed=1, spread=2.0, hidden=32)  # a model of another size
     learner = learner_of({"teacher": teacher}, distribution=Distribution(temperature=temperature))
     divergence = read(learner, Divergence(beta=beta)).divergence
     prompts = [rollout.problem.tokens for rollout in CHOSEN.rollouts]
@@ -168,7 +168,7 @@ def test_the_loss_of_a_token_is_its_divergence() -> None:
 
 @pytest.mark.parametrize("budget", [24, 10**6])
 def test_the_fit_takes_the_mean_over_trained_tokens_however_rows_are_cut(budget: int) -> None:
-    """And clips nothing away: descent on it makes the policy its teacher."""
+    """Half of the fourth completion is not trained on, and does not count."""
     teacher = tiny_policy(seed=1, spread=2.0)
     held = (True,) * 3 + (False,) * 3
     rollouts = [*CHOSEN.rollouts[:3], replace(CHOSEN.rollouts[3], trained=held), *CHOSEN.rollouts[4:]]

@@ -1,4 +1,4 @@
-"""What must be true of distribution matching, each test named as the theorem it checks, on a softmax bandit."""
+"""Distribution matching on a softmax bandit: exact gradients, the optimum, finite values, bias of small groups."""
 
 from dataclasses import replace
 from itertools import product
@@ -23,7 +23,7 @@ EACH_ONCE = torch.arange(4)
 
 
 def group_of(actions: Tensor, behaviour: Tensor) -> TokenBatch:
-    """One prompt; completions of one token."""
+    """Return a batch of one prompt with completions of one token."""
     count = len(actions)
     return make_batch(
         advantage=torch.zeros(count, dtype=torch.float64),
@@ -36,7 +36,7 @@ def group_of(actions: Tensor, behaviour: Tensor) -> TokenBatch:
 
 
 def exact(policy: Tensor, kind: str) -> Tensor:
-    """The divergences by their textbook definitions."""
+    """Return the divergence by its textbook definition."""
 
     def kl(p: Tensor, q: Tensor) -> Tensor:
         return (p * (p / q).log()).sum()
@@ -51,7 +51,7 @@ def exact(policy: Tensor, kind: str) -> Tensor:
 
 
 def stratified(logits: Tensor, kind: Divergence) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss and watch where a uniform sampler drew every action once: Z and the gradient are exact then."""
+    """Return loss and watched values for a uniform sampler that drew every action once, so that Z is exact."""
     uniform = torch.full((4,), 0.25, dtype=torch.float64).log()
     objective = DivergenceToPosterior(to=kind, beta=BETA, importance_ceiling=100.0)
     return objective(logits.log_softmax(0), group_of(EACH_ONCE, uniform))
@@ -86,7 +86,7 @@ def test_the_slope_is_the_derivative_of_f(kind: Divergence) -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_reverse_kl_has_in_expectation_over_groups_exactly_the_gradient_of_kl_regularised_reward(size: int) -> None:
-    """E over all groups of the loss's gradient = -grad(E[r] - beta KL(pi || prior)) / beta, for any size of group."""
+    """For any group size, the expected gradient of the loss is -grad(E[r] - beta KL(pi || prior)) / beta."""
     logits = LOGITS.clone().requires_grad_()
     policy = logits.softmax(0)
     goal = (policy * REWARDS).sum() - BETA * (policy * (policy / PRIOR).log()).sum()
@@ -115,14 +115,14 @@ def test_descent_reaches_the_target(kind: Divergence, tolerance: float) -> None:
     logits = torch.zeros(4, dtype=torch.float64, requires_grad=True)
     for step in range(600):
         (gradient,) = torch.autograd.grad(stratified(logits, kind)[0].sum(), logits)
-        # total variation has a corner at the target: only a shrinking step settles there
+        # total variation has a corner at the target, so only shrinking steps converge
         rate = 1.0 / (1.0 + 0.1 * step) if kind == "total_variation" else 1.0
         logits = (logits - rate * gradient).detach().requires_grad_()
     torch.testing.assert_close(logits.softmax(0), TARGET, atol=tolerance, rtol=0.0)
 
 
 def test_no_completion_weighs_more_than_one_in_forward_kl_however_much_the_policy_lacks_it() -> None:
-    """Self-normalised: p* / pi of the first is a million, but (G - 1) / G * G / (G - 1) = 1 is left of it."""
+    """The first completion has p* / pi above 100,000. Self-normalised, (G - 1) / G * G / (G - 1) = 1 remains."""
     behaviour = torch.tensor([-14.0, -0.1, -2.0, -3.0], dtype=torch.float64)
     log_prob = behaviour.clone().requires_grad_()
     objective = DivergenceToPosterior(to="forward_kl", beta=BETA)
@@ -147,7 +147,7 @@ def test_no_completion_weighs_more_than_one_in_forward_kl_however_much_the_polic
 def test_a_hundred_nats_and_more_from_the_sampler_all_is_finite(
     kind: Divergence, dtype: torch.dtype, moved: tuple[float, float, float, float]
 ) -> None:
-    """A weight of exp(-120) beside a slope of exp(240), neither of which a float32 can hold."""
+    """The weight exp(-120) and the slope exp(240) are both outside the range of float32."""
     behaviour = torch.tensor([-150.0, -130.0, -140.0, -145.0], dtype=dtype)
     seen = group_of(EACH_ONCE, behaviour)
     seen = replace(seen, reference=behaviour + 1.0, reward=seen.reward.to(dtype), advantage=seen.advantage.to(dtype))
@@ -189,7 +189,7 @@ def test_the_pushes_of_a_group_sum_to_zero_whoever_sampled_it(kind: Divergence) 
 
 
 def over_all_groups(size: int, kind: Divergence) -> tuple[Tensor, float, float]:
-    """Expected gradient, expected log Z and what is watched of its bias, over every group of `size` draws."""
+    """Return the expected gradient, log Z and watched bias of log Z over all groups of `size` draws."""
     logits = LOGITS.clone().requires_grad_()
     log_prob = logits.log_softmax(0)
     drawn = torch.cartesian_prod(*[torch.arange(4)] * size)
@@ -212,7 +212,7 @@ def test_small_groups_bias_the_gradient_and_the_run_says_by_how_much_log_z_lies_
         apart.append(float((gradient - exactly).norm() / exactly.norm()))
         watched.append(bias)
         assert bias == pytest.approx(log_z - mean_log_z, rel=0.3 if size == 4 else 0.03)
-    assert apart[0] > 1.7 * apart[1] > 0.05  # falls about as 1 / G, and is a tenth and more at 8
+    assert apart[0] > 1.7 * apart[1] > 0.05  # the bias falls about as 1 / G
     assert watched[0] > watched[1]
 
 

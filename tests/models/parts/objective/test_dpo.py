@@ -1,4 +1,4 @@
-"""What must be true of DPO's loss, each test named as the theorem it checks; numbers by hand."""
+"""Tests of DPO's loss: values by hand, its gradient at the reference, and the settings for noise and imitation."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tests.support.tiny_batches import make_batch
 
 
 def batch_of(reference: Sequence[float]) -> TokenBatch:
-    """Two pairs of completions of one token each, the second pair's better one last."""
+    """Return two pairs of completions of one token. In the second pair, the better one comes last."""
     nothing = torch.zeros(4, dtype=torch.float64)
     return make_batch(
         advantage=nothing,
@@ -56,7 +56,7 @@ def test_under_doubt_a_pair_is_content_where_its_margin_is_the_log_odds_of_its_l
 
 
 def test_imitation_adds_the_mean_negative_log_prob_of_the_better_answers_tokens() -> None:
-    """Answers of two and of one token; the second is the better one of the second pair."""
+    """The better answers have two tokens each and log-probs of -3 and -5, so the mean is 1.5 and 2.5."""
     nothing, of = torch.zeros(6, dtype=torch.float64), torch.tensor([0, 0, 1, 2, 3, 3])
     batch = make_batch(nothing, nothing, nothing, nothing, of, torch.tensor([[0, 1], [3, 2]]))
     log_prob = torch.tensor([[-3.0, -1.0], [-5.0, -2.0]], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Where DPO's loss leads on a policy whose every pair can be enumerated, each test named as the theorem it checks."""
+"""The optimum of DPO's loss on a policy whose pairs are all enumerated."""
 
 import pytest
 import torch

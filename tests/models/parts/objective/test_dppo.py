@@ -1,4 +1,4 @@
-"""What must be true of a trust region of probabilities, each test named as the theorem it checks."""
+"""The trust region of probabilities: the published losses, and the tokens that leave the gradient."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def prime_rl(low: float, high: float, drift: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """The default loss of prime-rl (default_loss_fn of trainer/rl/loss.py), written out anew."""
+    """Return the default loss of prime-rl (default_loss_fn of trainer/rl/loss.py), reimplemented."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         table, engine, advantage, held = (
@@ -32,7 +32,7 @@ def prime_rl(low: float, high: float, drift: float) -> Callable[[Tensor, TokenBa
 
 
 def authors(low: float, high: float, ceiling: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """DPPO-Binary-KL of the authors' code (dppo_binary_kl in core_algos.py), with token mean, written out anew."""
+    """Return DPPO-Binary-KL of the authors' code (dppo_binary_kl in core_algos.py), with token mean, reimplemented."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         table, engine, advantage, held = padded(log_prob), padded(seen.behaviour), padded(seen.advantage), mask()
@@ -57,7 +57,7 @@ def test_loss_and_gradient_are_those_of_prime_rl(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_gradient_with_kl_and_a_ceiling_is_that_of_the_authors_code(seed: int) -> None:
-    """Their loss has the log-prob where this one has the ratio, so that values differ and gradients do not."""
+    """The authors' loss contains the log-prob and this one the ratio. The values differ, the gradients do not."""
     log_prob, seen = random_round(seed)
     objective = Dppo(measure="kl", region_low=0.01, region_high=0.02, importance_ceiling=1.1, drift=0.0)
     assert 0 < objective(log_prob, seen)[1]["masked_share"].sum() < TOKENS
@@ -67,8 +67,7 @@ def test_the_gradient_with_kl_and_a_ceiling_is_that_of_the_authors_code(seed: in
 
 
 def test_a_rare_token_may_multiply_and_a_likely_one_may_not_fall() -> None:
-    """The ratio of the first is 10 and that of the second 0.75: a clip would leave the first out and keep the second
-    further."""
+    """The ratios are 10 and 0.75, but the probabilities differ by 0.009 and 0.225. Only the second token is masked."""
     behaviour = numbers(0.001, 0.9).log()
     seen = make_batch(numbers(1.0, -1.0), behaviour, behaviour)
     moved = numbers(0.01, 0.675).log()
@@ -86,7 +85,7 @@ def test_only_what_moves_in_the_direction_of_its_advantage_is_left_out(
 ) -> None:
     behaviour = numbers(0.5).log()
     _, watch = Dppo(measure=measure)(numbers(to).log(), make_batch(numbers(advantage), behaviour, behaviour))
-    assert watch["masked_share"].tolist() == [left]  # 0.3 of probability, and 0.22 nats
+    assert watch["masked_share"].tolist() == [left]  # a move by 0.3 in probability, or 0.22 nats
 
 
 def test_within_a_region_without_end_it_is_the_policy_gradient_of_the_ratio() -> None:

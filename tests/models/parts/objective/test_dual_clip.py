@@ -1,4 +1,4 @@
-"""What must be true of the second clip of bad tokens, each test named as the theorem it checks."""
+"""The second clip of tokens with negative advantage: the losses of verl and TRL, and the tokens that it affects."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def by_verl(low: float, high: float, second: float, ceiling: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """Dual-clip PPO in verl (compute_policy_loss_vanilla, clip_ratio_c) with token mean, written out anew."""
+    """Return the loss of dual-clip PPO in verl (compute_policy_loss_vanilla, clip_ratio_c), with token mean."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         advantage, held = padded(seen.advantage), mask()
@@ -30,7 +30,7 @@ def by_verl(low: float, high: float, second: float, ceiling: float) -> Callable[
 
 
 def by_trl(low: float, high: float, delta: float, ceiling: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """Two-sided clipping in TRL 1.16 (`delta`; INTELLECT-2), loss_type="dapo", token_truncate, written out anew."""
+    """Return the loss of two-sided clipping in TRL 1.16 (`delta`; INTELLECT-2; loss_type="dapo", token_truncate)."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         advantage, held = padded(seen.advantage), mask()

@@ -1,4 +1,4 @@
-"""What must be true of the entropy bonus of the clipped policy gradient, each test named as the theorem it checks."""
+"""The entropy bonus of the clipped policy gradient: its gradient, its sum over rows, and its optimum."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.support.tiny_batches import make_batch, numbers
 
 
 def policy() -> tuple[Tensor, Tensor, TokenBatch]:
-    """Two tokens drawn from two distributions over three words: logits, log-probs, entropies."""
+    """Return logits, log-probs and a batch of two tokens, drawn from two distributions over three words."""
     logits = torch.tensor([[0.3, -0.2, 0.9], [2.0, 0.0, -1.0]], dtype=torch.float64, requires_grad=True)
     whole = logits.log_softmax(-1)
     entropy = -(whole.exp() * whole).sum(-1)

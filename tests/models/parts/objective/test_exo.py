@@ -1,4 +1,4 @@
-"""What must be true of EXO's loss of pairs, each test named as the theorem it checks."""
+"""Tests of EXO's loss of pairs: values by hand, its minimum, and its gradient for pairs that are far wrong."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What must be true of exponentially weighted likelihood, each test named as the theorem it checks."""
+"""Exponentially weighted likelihood: the weight and its ceiling, and the optimum on given data."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from models.parts.objective.exponential_likelihood import ExponentialLikelihood
 from models.parts.rewards.shaping.of_origin import OfOrigin
 from tests.support.tiny_batches import make_batch, numbers
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def batch_of(advantage: Tensor) -> TokenBatch:
@@ -42,7 +42,7 @@ def test_no_weight_is_above_the_ceiling() -> None:
 
 
 def test_what_it_learns_from_data_is_the_best_policy_near_the_data() -> None:
-    """At pi* = mu exp(r / beta) / Z the expected gradient over mu's answers vanishes, and at mu it does not."""
+    """mu is the data's distribution. The expected gradient is zero at pi* = mu exp(r / beta) / Z, but not at mu."""
     data, reward, beta = numbers(0.5, 0.3, 0.2), numbers(1.0, 0.0, -1.0), 0.7
     best = (data.log() + reward / beta).softmax(0)
     for logits, vanishes in [(best.log(), True), (data.log(), False)]:
@@ -57,7 +57,7 @@ def test_sound_and_flawed_demonstrations_differ_in_weight_by_the_exponential_of_
         replace(rollout, source=replace(rollout.source, origin="demonstration", flaw=flaw))
         for rollout, flaw in zip(scored([0.0, 0.0], [1, 1]).rollouts, ("", "slip"), strict=True)
     ]
-    rewards = OfOrigin(demonstration=1.0, flawed=0.1)(make_world(), rollouts).double()
+    rewards = OfOrigin(demonstration=1.0, flawed=0.1)(make_resources(), rollouts).double()
     _, watch = ExponentialLikelihood(beta=0.3)(numbers(-1.0, -1.0), batch_of(rewards))
     sound, flawed = watch["likelihood_weight"].tolist()
     assert sound / flawed == pytest.approx(math.exp(0.9 / 0.3))

@@ -1,4 +1,4 @@
-"""What must be true of DPO under other divergences, each test named as the theorem it checks."""
+"""DPO under other divergences: its special cases, the paper's fixed point, and finite values."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -25,11 +25,11 @@ DIVERGENCES: dict[str, Callable[[Any], Any]] = {
     "jensen_shannon": lambda t: t * torch.log(t) - (t + 1) * torch.log((t + 1) / 2),
     "alpha": lambda t: (t**0.5 - 0.5 * t - 0.5) / (0.5 * -0.5),
 }
-"""f of each, with f'(t) as in SLOPES but for a constant."""
+"""Function f of each divergence. Its derivative is that in SLOPES up to a constant."""
 
 
 def best_policy(to: To) -> Tensor:
-    """Log-probs of the policy that maximises E[r] - beta D_f(pi || ref), by ascent on its logits."""
+    """Return the log-probs of the policy that maximises E[r] - beta D_f(pi || ref), found by ascent on its logits."""
     logits = REFERENCE.clone().requires_grad_()
     for _ in range(2500):
         policy = logits.softmax(0)
@@ -53,7 +53,7 @@ def test_alpha_goes_from_reverse_kl_near_zero_to_forward_kl_at_one() -> None:
 
 @pytest.mark.parametrize("to", SLOPES)
 def test_where_reward_less_divergence_is_largest_no_pair_of_bradley_terry_labels_pulls(to: To) -> None:
-    """The theorem of the paper: the best policy is the fixed point, in that divergence and not in DPO's."""
+    """The paper's theorem: the best policy under a divergence is a fixed point of its loss, but not of DPO's."""
     best = best_policy(to)
     gradient = mean_gradient(FDpo(beta=BETA, to=to), best)
     torch.testing.assert_close(gradient, torch.zeros(4, dtype=torch.float64), rtol=0, atol=1e-7)

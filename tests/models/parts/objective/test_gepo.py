@@ -1,4 +1,4 @@
-"""What must be true of the group equivalent preference, each test named as the theorem it checks."""
+"""Group equivalent preference optimisation: its two terms by hand, the tie between right answers, the gradient."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from models.parts.objective.gepo import Gepo
 from tests.support.enumerable_pairs import PAIRS, REFERENCE, batch_of_lists, batch_of_pairs, losses
 
 RIGHT = [1.0, 1.0, 0.0, 0.0]
-"""Of the four answers of the enumerable policy two are right."""
+"""Rewards of the four answers of the enumerable policy: the first two are right."""
 ONE_GROUP = batch_of_lists(RIGHT, REFERENCE.tolist(), [0] * 4)
 
 
@@ -30,7 +30,7 @@ def test_of_two_completions_it_is_dpo() -> None:
 
 
 def test_a_group_by_hand() -> None:
-    # s = log pi - log ref is ln 2, 0, 0 for right, right, wrong; and 1 of a second group, alone
+    # s = log pi - log ref is ln 2, 0, 0 (right, right, wrong); the second group has one completion, with s = 1
     seen = batch_of_lists([1.0, 1.0, 0.0, 0.5], [-2.0, -1.0, -3.0, -1.0], [0, 0, 0, 1])
     log_prob = torch.tensor([-2.0 + math.log(2), -1.0, -3.0, 0.0], dtype=torch.float64)
     loss, watch = Gepo(beta=1.0, tie=0.5)(log_prob, seen)
@@ -44,14 +44,14 @@ def test_a_group_by_hand() -> None:
 
 @pytest.mark.parametrize("tie", [0.0, 3.0])
 def test_where_the_right_share_their_mass_as_the_reference_does_the_tie_asks_for_nothing(tie: float) -> None:
-    more = REFERENCE + torch.tensor([1.3, 1.3, 0.0, 0.4], dtype=torch.float64)  # right ones raised alike
+    more = REFERENCE + torch.tensor([1.3, 1.3, 0.0, 0.4], dtype=torch.float64)  # both right ones raised equally
     torch.testing.assert_close(gradient(Gepo(tie=tie), more), gradient(Gepo(tie=0.0), more))
 
 
 def test_mass_that_one_right_answer_took_from_the_other_is_given_back_and_only_by_the_tie() -> None:
     crowded = REFERENCE + torch.tensor([4.0, -4.0, 0.0, 0.0], dtype=torch.float64)
     pull = gradient(Gepo(beta=1.0, tie=1.0), crowded) - gradient(Gepo(beta=1.0, tie=0.0), crowded)
-    half = math.tanh(8.0 / 2) / 2  # slope of the even cross-entropy at a margin of 8
+    half = math.tanh(8.0 / 2) / 2  # slope of the tie term at a margin of 8
     torch.testing.assert_close(pull, torch.tensor([half, -half, 0.0, 0.0], dtype=torch.float64))
 
 

@@ -1,4 +1,4 @@
-"""What must be true of the geometric mean of clipped ratios, each test named as the theorem it checks."""
+"""The geometric mean of clipped ratios: the published loss and gradient, the clip of each token, GSPO as a limit."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def published(low: float, high: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """GMPO in verl (compute_policy_loss_geo_mean), written out anew."""
+    """Return the loss of GMPO in verl (compute_policy_loss_geo_mean), implemented independently."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         table, held = padded(log_prob) - padded(seen.old), mask()

@@ -1,4 +1,4 @@
-"""What must be true of group alignment, each test named as the theorem it checks."""
+"""Group alignment: its three terms by hand and alone, and groups without an answer of the data."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ ORIGINS: tuple[Origin, ...] = ("policy", "policy", "demonstration", "policy", "d
 
 
 def batch(advantage: Tensor = ADVANTAGE, origins: tuple[Origin, ...] = ORIGINS) -> TokenBatch:
-    """Two samples and an answer of the data; one sample and an answer of the data."""
+    """Return two groups: two samples and an answer of the data, and one sample and an answer of the data."""
     return make_batch(
         advantage=advantage[COMPLETION],
         behaviour=TOKENS,
@@ -31,7 +31,7 @@ def batch(advantage: Tensor = ADVANTAGE, origins: tuple[Origin, ...] = ORIGINS) 
 
 
 def gradient_of(objective: GroupAlignment, seen: TokenBatch) -> Tensor:
-    """With respect to each completion's mean log-prob, [completions]."""
+    """Return the gradient with respect to the mean log-prob of each completion, [completions]."""
     log_prob = seen.sum_by_completion(TOKENS).requires_grad_()
     loss, _ = objective(log_prob, seen)
     return torch.autograd.grad(loss.sum(), log_prob)[0] * LENGTHS
@@ -67,7 +67,8 @@ def test_alignment_pushes_samples_and_answer_apart_by_what_they_differ_in_worth(
     gradient = gradient_of(GroupAlignment(imitation=0.0, alignment=1.0), batch()) - gradient_of(
         GroupAlignment(imitation=0.0, alignment=0.0), batch()
     )
-    # (A_i - A_y): 0.2 and -1.3, each of two samples; -2 of one; the answer takes what the samples give
+    # A_i - A_y is 0.2 and -1.3 in the first group, divided by its two samples, and -2 in the second, with one sample
+    # the gradients of a group sum to zero, so the answer has minus the sum of its samples
     wanted = torch.tensor([-0.1, 0.65, -0.55, 2.0, -2.0], dtype=torch.float64)
     torch.testing.assert_close(gradient, wanted)
 
@@ -83,7 +84,7 @@ def test_the_worse_answer_of_a_preference_is_neither_a_sample_nor_imitated() -> 
     gradient = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), batch(origins=origins))
     shown = gradient_of(GroupAlignment(imitation=5.0, alignment=5.0), batch())
     torch.testing.assert_close(gradient[:3], shown[:3])
-    torch.testing.assert_close(gradient[3:], torch.tensor([1.0, 0.0], dtype=torch.float64))  # its prompt only explores
+    torch.testing.assert_close(gradient[3:], torch.tensor([1.0, 0.0], dtype=torch.float64))  # only exploration is left
 
 
 def test_a_group_without_an_answer_of_the_data_only_explores() -> None:

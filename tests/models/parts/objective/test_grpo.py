@@ -1,4 +1,4 @@
-"""What must be true of the clipped policy gradient, each test named as the theorem it checks."""
+"""The clipped policy gradient: the clip, the KL term, importance weights, and the exact gradient of a small bandit."""
 
 import math
 from itertools import product
@@ -16,7 +16,7 @@ from models.parts.shared.kl_term import KlSettings, k3
 from tests.support.tiny_batches import gradient_of, numbers
 from tests.support.tiny_batches import sampled_batch as batch
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def test_on_the_first_update_it_is_reinforce() -> None:
@@ -36,12 +36,12 @@ def test_the_gradient_agrees_with_finite_differences() -> None:
 @pytest.mark.parametrize(
     ("advantage", "ratio", "gradient"),
     [
-        (1.0, 1.3, 0.0),  # good and already likelier by more than 20%: no further
+        (1.0, 1.3, 0.0),  # good and already more than 20% likelier: no gradient
         (1.0, 1.19, -1.19),
-        (1.0, 0.5, -0.5),  # good but gone unlikely: pulled back, however far
-        (-1.0, 0.7, 0.0),  # bad and already unlikelier by more than 20%: no further
+        (1.0, 0.5, -0.5),  # good but less likely than before: never clipped
+        (-1.0, 0.7, 0.0),  # bad and already more than 20% less likely: no gradient
         (-1.0, 0.81, 0.81),
-        (-1.0, 1.5, 1.5),  # bad but gone likelier: pushed back, however far
+        (-1.0, 1.5, 1.5),  # bad but likelier than before: never clipped
         (0.0, 1.5, 0.0),
     ],
 )
@@ -86,7 +86,7 @@ def test_the_kl_term_adds_beta_times_one_minus_the_odds_of_the_reference() -> No
 def test_a_kl_that_weighs_nothing_is_watched_and_gives_no_signal_however_far_the_reference_is(
     objective: KlSettings,
 ) -> None:
-    """k3 is beyond the range of floats here; times zero it would be no number."""
+    """k3 overflows to infinity here; infinity times a weight of zero would be NaN."""
     log_prob = torch.tensor([-200.0, -1.0])
     seen = batch(torch.tensor([1.0, -1.0]), log_prob, reference=torch.tensor([-0.1, -1.5]))
     without = batch(torch.tensor([1.0, -1.0]), log_prob)
@@ -120,7 +120,7 @@ REWARDS = numbers(1.0, 0.0, -2.0, 0.5)
 
 
 def bandit() -> tuple[Tensor, Tensor]:
-    """A softmax policy over four actions and the exact gradient of its expected reward."""
+    """Return the logits of a softmax policy over four actions and the exact gradient of its expected reward."""
     logits = numbers(0.3, -0.2, 0.9, 0.0).requires_grad_()
     (gradient,) = torch.autograd.grad((logits.softmax(0) * REWARDS).sum(), logits)
     return logits, gradient
@@ -139,12 +139,12 @@ def test_the_expected_update_is_the_exact_policy_gradient_whatever_the_baseline(
 def test_the_expected_update_of_groups_is_the_exact_policy_gradient_but_for_the_share_of_ones_own_reward(
     size: int,
 ) -> None:
-    """The mean of a group holds the completion itself: (G - 1) / G of the gradient is left, its direction is exact."""
+    """The mean of a group includes the completion's own reward. This scales the exact gradient by (G - 1) / G."""
     logits, exact = bandit()
     log_prob, total = logits.log_softmax(0), torch.zeros((), dtype=torch.float64)
     for actions in product(range(4), repeat=size):
         drawn = log_prob[list(actions)]
-        advantage = GroupRelative(scale="none").of_completions(make_world(), scored(REWARDS[list(actions)], [size]))
+        advantage = GroupRelative(scale="none").of_completions(make_resources(), scored(REWARDS[list(actions)], [size]))
         losses, _ = Grpo(kl=0.0)(drawn, batch(advantage, drawn.detach()))
         total = total + drawn.detach().sum().exp() * losses.mean()
     (expected,) = torch.autograd.grad(total, logits)

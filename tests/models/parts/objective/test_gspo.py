@@ -1,4 +1,4 @@
-"""What must be true of the ratio of whole completions, each test named as the theorem it checks."""
+"""The importance ratio of whole completions: published losses of GSPO and GSPO-token, the clip, and the first step."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ WIDE: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.15}
 
 
 def published(clip_low: float, clip_high: float, ceiling: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """GSPO in TRL 1.16 (importance_sampling_level="sequence", loss_type="grpo", token_truncate), written out anew."""
+    """Return GSPO's loss in TRL 1.16 (importance_sampling_level="sequence", loss_type="grpo", token_truncate)."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         held, table = mask(), padded(log_prob)
@@ -35,7 +35,7 @@ def published(clip_low: float, clip_high: float, ceiling: float) -> Callable[[Te
 
 
 def by_token(clip_low: float, clip_high: float, ceiling: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """GSPO-token in verl (compute_policy_loss_gspo), with every completion the same weight, written out anew."""
+    """Return the loss of GSPO-token in verl (compute_policy_loss_gspo), with equal weights for all completions."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         held, table = mask(), padded(log_prob)
@@ -80,7 +80,7 @@ def test_the_ratio_is_the_root_of_the_product_and_the_clip_takes_whole_completio
     torch.testing.assert_close(loss, -numbers(1.5, 0.9))
     assert watch["clipped_share"].tolist() == [1.0, 0.0]
     gradient = gradient_of(GspoToken(clip_low=0.2, clip_high=0.5), moved, seen)
-    torch.testing.assert_close(gradient, -numbers(0.0, 0.0, 0.9, 0.9))  # also of the token that has not moved
+    torch.testing.assert_close(gradient, -numbers(0.0, 0.0, 0.9, 0.9))  # zero also for the token that has not moved
 
 
 def test_on_the_first_step_it_is_the_policy_gradient_by_completion() -> None:
@@ -101,7 +101,7 @@ def test_as_wide_as_can_be_nothing_is_clipped() -> None:
 
 
 def test_no_gradient_flows_through_the_value_of_a_tokens_ratio() -> None:
-    """d loss / d log pi_t is that of the token alone: another token of the completion has no part in it."""
+    """The loss of a token has a gradient with respect to its own log-prob, but not to those of the other tokens."""
     old = numbers(-1.0, -1.0)
     seen = make_batch(numbers(2.0, 0.0), None, old, completion=torch.tensor([0, 0]))
     gradient = gradient_of(GspoToken(clip_low=None, clip_high=None), old + math.log(1.1), seen)

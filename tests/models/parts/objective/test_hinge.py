@@ -1,4 +1,4 @@
-"""What must be true of the hinge loss of pairs, each test named as the theorem it checks."""
+"""The hinge loss of pairs: by hand with and without a reference, beyond the margin, and with imitation."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What must be true of INPO's loss, each test named as the theorem it checks."""
+"""INPO's loss: by hand, IPO as a limit, mirror-descent steps, and the equilibrium of the regularised game."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ START = torch.tensor([-1.0, 0.5, 1.0], dtype=torch.float64).log_softmax(0)
 
 
 def minimised(old: Tensor, steps: int = 150) -> Tensor:
-    """The policy at which the expected loss of a round that begins with `old` is least, log-probs [3]."""
+    """Minimise the expected loss of a round that begins with `old` by gradient descent; return log-probs, [3]."""
     logits = old
     for _ in range(steps):
         logits = logits - 0.7 * mean_gradient_of_pairs(Inpo(eta=ETA, reference_share=SHARE), logits, old, old)
@@ -31,7 +31,7 @@ def minimised(old: Tensor, steps: int = 150) -> Tensor:
 
 
 def stepped(old: Tensor) -> Tensor:
-    """Mirror descent written out, log-probs [3]."""
+    """Return one step of mirror descent from its closed form, log-probs [3]."""
     return (mixed(old, SHARE) + PREFERENCE @ old.exp() / ETA).log_softmax(0)
 
 
@@ -46,7 +46,7 @@ def test_a_pair_by_hand() -> None:
     )
     log_prob = torch.tensor([[-0.5, -2.5]], dtype=torch.float64, requires_grad=True)
     loss, watch = Inpo(eta=0.25, reference_share=0.25)(log_prob, batch)
-    # better: -0.5 + 0.75 + 1.0 = 1.25; worse: -2.5 + 1.5 + 0.75 = -0.25; h = 1.5, aimed at 2
+    # better: -0.5 + 0.75 + 1.0 = 1.25; worse: -2.5 + 1.5 + 0.75 = -0.25; h = 1.5, the target is 2
     assert loss.tolist() == [0.25] and watch["pair_margin"].tolist() == [1.5]
     assert watch["ratio_better"].tolist() == [3.5] and watch["ratio_worse"].tolist() == [0.5]
     loss.sum().backward()

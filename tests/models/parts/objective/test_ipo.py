@@ -1,4 +1,4 @@
-"""What must be true of IPO's loss and of its online forms, each test named as the theorem it checks."""
+"""IPO's loss and its online forms: by hand, and fixed points at the equilibria of the regularised preference game."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ STRENGTH = 0.2
 
 
 def by_hand(log_prob: Sequence[float], reference: Sequence[float], beta: float) -> tuple[Tensor, dict[str, Tensor]]:
-    """One loss of two completions of one token each."""
+    """Return the loss and the metrics of one pair of one-token completions; the better one has index 1."""
     nothing = torch.zeros(2, dtype=torch.float64)
     batch = make_batch(
         advantage=nothing,
@@ -28,7 +28,7 @@ def by_hand(log_prob: Sequence[float], reference: Sequence[float], beta: float) 
 
 def test_a_pair_by_hand() -> None:
     loss, watch = by_hand([-1.0, -3.0], [-2.5, -2.0], beta=0.25)
-    # the better one is the second: h = (-1 + 2) - (-3 + 2.5) = 1.5, aimed at 1 / 0.5 = 2
+    # the better completion has index 1: h = (-1 + 2) - (-3 + 2.5) = 1.5; the target is 1 / 0.5 = 2
     assert loss.tolist() == [0.25]
     assert watch["pair_margin"].tolist() == [1.5] and watch["pair_accuracy"].tolist() == [1.0]
     assert watch["ratio_better"].tolist() == [1.0] and watch["ratio_worse"].tolist() == [-0.5]
@@ -54,7 +54,7 @@ def test_on_the_policys_own_pairs_the_gradient_vanishes_at_the_held_nash_equilib
     torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-12)
     beside = nash + torch.tensor([0.1, 0.0, 0.0], dtype=torch.float64)
     assert float(mean_gradient_of_pairs(Ipo(beta=STRENGTH), beside, beside).abs().max()) > 0.01
-    assert float((PREFERENCE @ REFERENCE.exp() - 0.5).abs().max()) > 0.05  # the reference is not it
+    assert float((PREFERENCE @ REFERENCE.exp() - 0.5).abs().max()) > 0.05  # not the reference
 
 
 def test_on_the_policys_own_pairs_the_gradient_is_that_of_the_regularised_game_against_itself() -> None:
@@ -77,7 +77,7 @@ def test_descent_on_pairs_of_the_mixture_ends_at_the_fixed_point_of_nash_md(shar
 
 
 def test_averaged_over_tokens_the_margin_is_that_of_the_mean_log_ratios() -> None:
-    """Answers of three and of two tokens, written anew from the definition."""
+    """The answers have three and two tokens; the expected margin follows from the definition."""
     log_prob = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     reference = -torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     nothing, of = torch.zeros(5, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1])

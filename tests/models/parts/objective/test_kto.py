@@ -1,4 +1,4 @@
-"""What must be true of KTO's loss and BCO's, each test named as the theorem it checks.
+"""The losses of KTO and BCO: published formulas, a bound on DPO, and the weight of answers far from the point z.
 
 The published formulas are TRL 1.16's: trl/trainer/kto_trainer.py for KTO (z given), and for BCO `bco_loss` of its
 experimental trainer and `bco_pair` of trl/trainer/dpo_trainer.py.
@@ -24,14 +24,14 @@ BASELINE = "log_ratio_baseline"
 
 
 def answers(reference: Tensor, reward: Tensor, baseline: float) -> TokenBatch:
-    """One token an answer."""
+    """Return a batch of answers of one token each, all with the point z = `baseline`."""
     nothing = torch.zeros(len(reward), dtype=torch.float64)
     components = {BASELINE: torch.full_like(nothing, baseline)}
     return make_batch(nothing, nothing, nothing, reference, reward=reward, components=components)
 
 
 def random_answers(seed: int, baseline: float = 0.7) -> tuple[Pairs, TokenBatch, Tensor]:
-    """The answers of random pairs, every one good or poor by itself, and log-probs of whole answers."""
+    """Return random pairs, a batch of their answers with random labels, and the labels (True if good), [12]."""
     pairs = random_pairs(seed, spread=0.5)
     good = torch.rand(12, generator=torch.Generator().manual_seed(seed)) > 0.4
     point = {BASELINE: torch.full((12,), baseline, dtype=torch.float64)}
@@ -39,7 +39,7 @@ def random_answers(seed: int, baseline: float = 0.7) -> tuple[Pairs, TokenBatch,
 
 
 def test_answers_by_hand() -> None:
-    # log-ratios 1 + log 3 and 1 - log 3 about z = 1: lead log 3 either way, sigmoid 3/4
+    # log-ratios 1 + log 3 and 1 - log 3 differ from z = 1 by log 3, whose sigmoid is 3/4
     log_prob = numbers(1 + math.log(3), 1 - math.log(3), 1 + math.log(3))
     batch = answers(numbers(0.0, 0.0, 0.0), numbers(1.0, 0.0, 0.0), 1.0)
     loss, watch = Kto(beta=1.0, desirable=2.0, undesirable=3.0)(log_prob, batch)

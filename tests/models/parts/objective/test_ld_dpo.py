@@ -1,4 +1,4 @@
-"""What must be true of length-desensitised DPO, each test named as the theorem it checks."""
+"""Length-desensitised DPO: a pair by hand, DPO as a limit, and the published loss and gradient."""
 
 import math
 
@@ -13,7 +13,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def test_a_pair_by_hand() -> None:
-    """Three tokens of log-ratio 1 against one of -1; the last two count a quarter."""
+    """The better answer has three tokens of log-ratio 1, the worse one of -1; the last two tokens count a quarter."""
     nothing, of = torch.zeros(4, dtype=torch.float64), torch.tensor([0, 0, 0, 1])
     batch = make_batch(nothing, nothing, nothing, nothing, of, torch.tensor([[0, 1]]))
     log_prob = numbers(1.0, 1.0, 1.0, -1.0)
@@ -32,7 +32,7 @@ def test_with_whole_tails_it_is_dpo() -> None:
 @pytest.mark.parametrize("tail", [0.0, 0.4])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_loss_and_gradient_are_the_published_ones(seed: int, tail: float) -> None:
-    """TRL 1.16's `ld_alpha` (trl/trainer/dpo_trainer.py), one pair at a time."""
+    """The published formula is TRL 1.16's `ld_alpha` (trl/trainer/dpo_trainer.py), computed pair by pair."""
     pairs = random_pairs(seed)
     loss, _ = LengthDesensitisedDpo(beta=0.4, tail=tail)(pairs.log_prob, pairs.batch)
     published, reference = [], pairs.batch.reference

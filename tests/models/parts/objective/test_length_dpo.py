@@ -1,4 +1,4 @@
-"""What must be true of DPO by token and with length paid for, each test named as the theorem it checks."""
+"""DPO with mean log-ratios and with a price for length: pairs by hand, DPO as a limit, and the optimal policy."""
 
 import math
 
@@ -13,11 +13,11 @@ from tests.support.ragged_pairs import as_it_is, random_pairs
 from tests.support.tiny_batches import make_batch, numbers
 
 OF = torch.tensor([0, 0, 0, 0, 1, 1])
-"""Four tokens of the better answer, two of the worse."""
+"""Completion of each token: the better answer has four tokens, the worse two."""
 
 
 def loss_of(objective: LengthDpo, better: float, worse: float) -> float:
-    """Loss of one pair whose log-ratios are these, by token."""
+    """Return the loss of one pair with these log-ratios per token."""
     log_prob = numbers(*[better] * 4, *[worse] * 2)
     nothing = torch.zeros(6, dtype=torch.float64)
     batch = make_batch(nothing, nothing, nothing, nothing, OF, torch.tensor([[0, 1]]))
@@ -25,7 +25,7 @@ def loss_of(objective: LengthDpo, better: float, worse: float) -> float:
 
 
 def test_pairs_by_hand() -> None:
-    # sums -2 and -2; means -0.5 and -1; two tokens longer
+    # sums -2 and -2; means -0.5 and -1; the better answer is two tokens longer
     assert loss_of(LengthDpo(beta=1.0), -0.5, -1.0) == pytest.approx(math.log(2))
     assert loss_of(LengthDpo(beta=1.0, average="tokens"), -0.5, -1.0) == pytest.approx(math.log(1 + math.exp(-0.5)))
     assert loss_of(LengthDpo(beta=1.0, length_weight=0.3), -0.5, -1.0) == pytest.approx(math.log(1 + math.exp(-0.6)))
@@ -39,8 +39,8 @@ def test_with_neither_it_is_dpo() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, 0.4, -0.2])
 def test_its_optimum_gives_up_reward_for_tokens(weight: float) -> None:
-    """Answers of one to four tokens, all pairs of them, labels by Bradley-Terry in the reward: the policy that makes
-    reward less `weight` a token less the KL largest has no gradient, and DPO pulls it towards the longer answers."""
+    """All pairs of four answers of one to four tokens, labelled by Bradley-Terry in the reward. The gradient is zero at
+    the policy that maximises reward less `weight` per token less the KL; DPO's is not, unless `weight` is 0."""
     beta, lengths = 0.5, torch.tensor([1, 4, 2, 3])
     logits = (REFERENCE + (REWARDS - weight * lengths) / beta).requires_grad_()
     answers = PAIRS.flatten()

@@ -1,4 +1,4 @@
-"""What must be true of the length-unbiased sequence loss, each test named as the theorem it checks."""
+"""The length-unbiased sequence loss: TRL's loss and gradient, equal gradients for all lengths, and the recipe."""
 
 import torch
 
@@ -20,7 +20,7 @@ LOW, HIGH = 0.03, 0.04
 
 
 def test_loss_and_gradient_are_trls_by_the_constant() -> None:
-    """Written anew from TRL 1.16's GRPOTrainer: `importance_sampling_level="sequence"`, `loss_type="luspo"`."""
+    """TRL 1.16's GRPOTrainer with `importance_sampling_level="sequence"` and `loss_type="luspo"` gives the formula."""
     held, log_prob, old = random_round()
     rewards = held.rewards.view(-1, SIZES[0])
     centred = rewards - rewards.mean(1, keepdim=True)
@@ -36,7 +36,7 @@ def test_loss_and_gradient_are_trls_by_the_constant() -> None:
 
 
 def test_two_right_answers_of_different_length_gain_as_much_a_token() -> None:
-    """On the policy that sampled: with a mean over the completion, GSPO's, the shorter gains more."""
+    """Gradients at the policy that sampled. With GSPO's mean over the completion, the shorter answer gains more."""
     held, log_prob, _ = random_round(torch.tensor([1.0, 1, 0, 0, *[0] * 8], dtype=torch.float64))
     old, part = log_prob.detach(), GspoToken(clip_low=LOW, clip_high=HIGH)
     right = slice(0, LENGTHS[0] + LENGTHS[1])
@@ -45,11 +45,11 @@ def test_two_right_answers_of_different_length_gain_as_much_a_token() -> None:
         for name in ("constant", "completion")
     }
     even, uneven = by_normalisation["constant"], by_normalisation["completion"]
-    assert float(even.std()) < 1e-15 and float(uneven[LENGTHS[0]] / uneven[0]) > 2.9  # of 3 tokens and of 1
+    assert float(even.std()) < 1e-15 and float(uneven[LENGTHS[0]] / uneven[0]) > 2.9  # 3 tokens and 1 token
 
 
 def test_the_recipe_is_made_of_these_parts() -> None:
     recipe = load_recipe("luspo")
     assert recipe.schedule is not None
     assert (recipe.objective.name, recipe.schedule.normalisation) == ("gspo_token", "constant")
-    assert recipe.objective.level == "token"  # by completions the normalisation would be another
+    assert recipe.objective.level == "token"  # level "completion" would change the normalisation

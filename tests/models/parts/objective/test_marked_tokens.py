@@ -1,4 +1,4 @@
-"""What must be true of losses that treat some of a round's tokens otherwise, each test named as its theorem."""
+"""Losses that mark some tokens of a round (top entropy, Clip-Cov, KL-Cov): published formulas, marks and limits."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ SHARES = torch.full((TOKENS,), 1 / TOKENS, dtype=torch.float64)
 
 
 class Whole:
-    """An objective that is given a whole round as one batch, with what it marks in it."""
+    """An objective on a whole round as one batch, in which it has marked its tokens."""
 
     def __init__(self, objective: ImportanceSettings) -> None:
         self.objective, self.level = objective, objective.level
@@ -34,7 +34,7 @@ class Whole:
 
 
 def by_trl(low: float, high: float, share: float, ceiling: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """`top_entropy_quantile` of TRL 1.16 (loss_type="dapo", token_truncate), written out anew."""
+    """Return the loss of TRL 1.16 with `top_entropy_quantile` (loss_type="dapo", token_truncate)."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         held, advantage = mask(), padded(seen.advantage)
@@ -49,7 +49,7 @@ def by_trl(low: float, high: float, share: float, ceiling: float) -> Callable[[T
 
 
 def kl_cov(share: float, pull: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """KL-Cov in verl (compute_policy_loss_kl_cov) with token mean, covariances under the old policy, written anew."""
+    """Return KL-Cov's loss in verl (compute_policy_loss_kl_cov), token mean, with covariances under the old policy."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         held, advantage = mask(), padded(seen.advantage)

@@ -1,4 +1,4 @@
-"""What must be true of the squared loss of mirror descent, each test named as the theorem it checks."""
+"""The squared loss of mirror descent: by hand, its gradient, and zero loss at the optimal policy only."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def batch(advantage: Tensor, old: Tensor) -> TokenBatch:
-    """Completions of one token each, drawn by nobody knows whom."""
+    """Return completions of one token each; the log-probs of their sampler are NaN, so any use of them shows."""
     return make_batch(advantage, torch.full_like(old, torch.nan), old)
 
 
@@ -18,7 +18,7 @@ def test_by_hand() -> None:
     old = numbers(-1.0, -2.0)
     seen = batch(numbers(1.0, -0.5), old)
     loss, watch = MirrorDescent(tau=0.5)(old + numbers(1.0, 0.4), seen)
-    torch.testing.assert_close(loss, numbers(0.25, 0.49))  # (1 - 0.5)^2 and (-0.5 - 0.2)^2, over 2 * 0.5
+    torch.testing.assert_close(loss, numbers(0.25, 0.49))  # (1 - 0.5)^2 and (-0.5 - 0.2)^2, divided by 2 * 0.5
     torch.testing.assert_close(watch["miss"], numbers(0.5, 0.7))
 
 
@@ -44,7 +44,7 @@ def test_the_gradient_agrees_with_finite_differences() -> None:
 @pytest.mark.parametrize("tau", [0.2, 1.0])
 def test_with_the_true_constant_of_the_prompt_the_loss_is_zero_at_the_best_policy_and_there_alone(tau: float) -> None:
     old, worth = numbers(0.2, 0.3, 0.5).log(), numbers(1.0, 0.0, -2.0)
-    constant = tau * torch.logsumexp(old + worth / tau, 0)  # tau * log Z, for which the group's mean stands
+    constant = tau * torch.logsumexp(old + worth / tau, 0)  # tau * log Z, estimated by the group's mean
     best = (old + worth / tau).log_softmax(0)
     seen = batch(worth - constant, old)
     loss, _ = MirrorDescent(tau=tau)(best, seen)

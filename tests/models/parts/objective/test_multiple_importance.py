@@ -1,4 +1,4 @@
-"""What must be true of multiple importance sampling, each test named as the theorem it checks."""
+"""Multiple importance sampling: exact expectations, bounded ratios, and the published loss on demonstrations."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SAMPLED = torch.tensor([True, True, True, False, False])
 
 
 def batch(old: Tensor = LOG_PROB, origins: tuple[Origin, ...] = ("policy", "demonstration")) -> TokenBatch:
-    """A sample of three tokens and a demonstration of two."""
+    """Return a batch of a sample of three tokens and a demonstration of two."""
     return make_batch(
         advantage=ADVANTAGE,
         behaviour=old,
@@ -66,7 +66,7 @@ def test_what_the_policy_holds_for_likely_counts_less_by_one_minus_its_probabili
 
 
 def test_every_answer_of_the_data_is_weighed_as_one_the_worse_of_a_preference_too() -> None:
-    """A rejected answer is nobody's sample: it is not clipped against a policy that never wrote it."""
+    """The policy did not sample a rejected answer, so it is weighted as a demonstration and not clipped."""
     demonstrated = MultipleImportance(kl=0.0)(LOG_PROB, batch(old=LOG_PROB - 0.4))[0]
     for origin in ("chosen", "rejected"):
         seen = batch(old=LOG_PROB - 0.4, origins=("policy", origin))
@@ -78,20 +78,20 @@ def test_a_ratio_by_hand() -> None:
     _, watch = MultipleImportance(doubt=0.5, anybody=0.2, curiosity=1.0)(
         torch.full((5,), 0.7, dtype=torch.float64).log(), seen
     )
-    # the author's guess is 0.3, so 2 * 0.7 / (0.3 + 0.4)
+    # the probability assumed for the author is 0.5 * 0.4 + 0.5 * 0.2 = 0.3, so the ratio is 2 * 0.7 / (0.3 + 0.4)
     assert watch["data_ratio"].tolist() == pytest.approx([1.0, 1.0, 1.0, 2.0, 2.0])
     assert watch["exploration"].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.3, 0.3])
 
 
 def test_by_default_it_is_the_published_loss_with_omega_half_of_pi_old_plus_one_and_the_root_of_one_less_pi() -> None:
-    """Written anew from the published code: no clip on the samples, 2 p / (p_old + omega) sqrt(1 - p) A on the data."""
+    """As in the published code: no clip on the samples, and 2 p / (p_old + omega) sqrt(1 - p) A on the data."""
     old = LOG_PROB + torch.tensor([0.9, -0.7, 0.0, 0.4, -0.2], dtype=torch.float64)
     leaf = LOG_PROB.clone().requires_grad_()
     objective = MultipleImportance(kl=0.0, clip_low=None, clip_high=None)
     gradient = torch.autograd.grad(objective(leaf, batch(old=old))[0].sum(), leaf)[0]
     p, before = LOG_PROB.exp(), old.exp()
     omega = 0.5 * (before + 1.0)
-    on_data = 2.0 * p / (before + omega) * (1.0 - p).sqrt() * ADVANTAGE  # d p / d log p = p; (1 - p) is held
+    on_data = 2.0 * p / (before + omega) * (1.0 - p).sqrt() * ADVANTAGE  # d p / d log p = p; (1 - p) is constant
     torch.testing.assert_close(gradient, -torch.where(SAMPLED, p / before * ADVANTAGE, on_data))
 
 

@@ -1,4 +1,4 @@
-"""What must be true of Nash-MD's policy gradient, each test named as the theorem it checks."""
+"""Nash-MD's policy gradient: by hand, and its fixed points in enumerable preference games."""
 
 from itertools import product
 from typing import Any
@@ -14,14 +14,14 @@ from models.parts.objective.nash_md import NashMd
 from models.parts.rewards.shaping.win_rate import win_rates
 from tests.support.enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mixed
 from tests.support.tiny_batches import make_batch
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 STRENGTH = 0.2
 PLAYS = torch.tensor(list(product(range(3), repeat=2)))
-"""Every play with every opponent, [9, 2]."""
+"""All pairs of an own play and an opponent's play, [9, 2]."""
 UNIFORM = torch.zeros(3, dtype=torch.float64).log_softmax(0)
 FAIR = 0.5 + torch.tensor([[0.0, -0.5, 0.5], [0.5, 0.0, -0.5], [-0.5, 0.5, 0.0]], dtype=torch.float64)
-"""Rock, paper, scissors as they are played, [3, 3]."""
+"""Win probabilities in rock, paper, scissors, [3, 3]."""
 
 
 def batch_of(advantage: Tensor, reference: Tensor, completion: Tensor | None = None) -> TokenBatch:
@@ -33,14 +33,14 @@ def batch_of(advantage: Tensor, reference: Tensor, completion: Tensor | None = N
 def mean_gradient(
     logits: Tensor, share: float, reference: Tensor = REFERENCE, preference: Tensor = PREFERENCE, kl: float = STRENGTH
 ) -> Tensor:
-    """Exact gradient of the expected loss with respect to the logits, [3], the sampler held fixed.
+    """Return the exact gradient of the expected loss with respect to the logits, [3]; the sampler is held constant.
 
-    Rewards and advantages are made by the parts that the recipe names.
+    Rewards and advantages are computed by the parts that the recipe names.
     """
     logits = logits.detach().clone().requires_grad_()
     adversaries = ~torch.eye(2, dtype=torch.bool)
     rewards = torch.stack([win_rates(preference[play][:, play], adversaries)[0] for play in PLAYS])
-    advantage = FixedBaseline(baseline=0.5).of_completions(make_world(), Scored([], rewards, {}, {}))
+    advantage = FixedBaseline(baseline=0.5).of_completions(make_resources(), Scored([], rewards, {}, {}))
     own, opponent = PLAYS[:, 0], PLAYS[:, 1]
     chance = logits.detach().softmax(0)[own] * mixed(logits.detach(), share, reference).exp()[opponent]
     losses, _ = NashMd(kl=kl)(logits.log_softmax(0)[own], batch_of(advantage, reference[own]))

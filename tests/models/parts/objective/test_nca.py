@@ -1,4 +1,4 @@
-"""What must be true of noise contrastive alignment of pairs, each test named as the theorem it checks."""
+"""Noise contrastive alignment of pairs: a pair by hand, and the gradients of the better and the worse answer."""
 
 import math
 
@@ -19,12 +19,12 @@ def gradient_at(better: float, worse: float) -> tuple[float, list[float]]:
 
 
 def test_a_pair_by_hand() -> None:
-    loss, _ = gradient_at(math.log(3), -math.log(3))  # sigmoids of 3/4 and 1/4
+    loss, _ = gradient_at(math.log(3), -math.log(3))  # the sigmoids are 3/4 and 1/4
     assert loss == pytest.approx(-math.log(0.75) - 0.5 * math.log(0.25) - 0.5 * math.log(0.75))
 
 
 def test_the_better_answer_is_content_at_the_log_of_two_whatever_the_worse_one_is() -> None:
-    """As likely again as the reference has it; DPO would push on."""
+    """The gradient is zero where the policy makes the answer twice as likely as the reference does, unlike DPO's."""
     for worse in (-5.0, 0.0, 3.0):
         assert gradient_at(math.log(2), worse)[1][0] == pytest.approx(0.0, abs=1e-15)
 

@@ -1,4 +1,4 @@
-"""What must be true of ORPO's loss, each test named as the theorem it checks."""
+"""ORPO's loss: a pair by hand, imitation as a limit, and finite values for answers that are certain."""
 
 import math
 
@@ -40,7 +40,7 @@ def test_its_gradient_by_the_log_probs_is_that_of_finite_differences() -> None:
 
 @pytest.mark.parametrize("sure", [0.0, -1e-300, -1e-18])
 def test_an_answer_that_is_certain_costs_a_finite_loss_with_a_finite_gradient(sure: float) -> None:
-    """1 - p is zero there; log(1 - exp(m)) would be minus infinity from 1e-17 on."""
+    """1 - p is zero in float64 for all of these, so log(1 - exp(m)) would be minus infinity."""
     log_prob = numbers(sure, -2.0)[None].requires_grad_()
     loss, _ = loss_of(Orpo(), log_prob)
     loss.sum().backward()

@@ -1,4 +1,4 @@
-"""What must be true of the loss over all pairs with strengths, each test named as the theorem it checks."""
+"""The loss over all pairs with strengths: soft DPO and DPO as limits, and its optimum for any group."""
 
 import math
 from itertools import combinations
@@ -22,7 +22,7 @@ def test_of_two_completions_it_is_soft_dpo_with_strengths() -> None:
 
 
 def test_where_the_strengths_are_certain_it_is_the_mean_of_dpo_over_all_pairs() -> None:
-    better_first = [2, 0, 3, 1]  # worth so far apart that every label is one
+    better_first = [2, 0, 3, 1]  # rewards so far apart that every label is 1
     reward = [3000.0, 2000.0, 1000.0, 0.0]
     log_prob = LOGITS.log_softmax(0)
     seen = batch_of_lists(reward, REFERENCE[better_first].tolist(), [0] * 4)
@@ -33,7 +33,7 @@ def test_where_the_strengths_are_certain_it_is_the_mean_of_dpo_over_all_pairs() 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_any_group_is_content_at_the_optimum_of_reward_less_kl_whoever_drew_it(temperature: float) -> None:
-    """Not on average but group by group, and so whatever the distribution of the completions."""
+    """The gradient is zero in every group, not only on average, so the completions may have any distribution."""
     objective, best = Osp(beta=0.6, temperature=temperature), optimum(0.6 * temperature).log_softmax(0)
     for drawn in ([0, 1, 2, 3], [3, 3, 0], [1, 2], [2, 2, 2, 0, 1]):
         log_prob = best[drawn].clone().requires_grad_()
@@ -57,5 +57,5 @@ def test_equals_are_drawn_together() -> None:
     log_prob = torch.tensor([-1.0, -3.0], dtype=torch.float64, requires_grad=True)
     loss, _ = Osp(beta=1.0)(log_prob, batch_of_lists([0.5, 0.5], [-2.0, -2.0], [0, 0]))
     loss.sum().backward()
-    half = math.tanh(1.0) / 2  # slope of the even cross-entropy at a margin of 2
+    half = math.tanh(1.0) / 2  # slope of the loss with strength 1/2 at a margin of 2
     torch.testing.assert_close(log_prob.grad, torch.tensor([half, -half], dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""What must be true of the outcome's cross-entropy, each test named as the theorem it checks."""
+"""The cross-entropy of outcomes: its gradient as a leave-one-out advantage, the published loss, balanced outcomes."""
 
 import math
 
@@ -11,7 +11,7 @@ from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.objective.outcome_cross_entropy import OutcomeCrossEntropy
 from tests.support.tiny_batches import make_batch
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 REFERENCE = torch.tensor([-1.0, -0.5, -2.0, -1.5, -0.7], dtype=torch.float64)
 RIGHT = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
@@ -41,13 +41,13 @@ def gradient_of(log_prob: Tensor, seen: TokenBatch, beta: float = 0.5, balance: 
 def test_a_group_of_two_by_hand() -> None:
     log_prob = REFERENCE + torch.tensor([0.0, 0.0, 0.0, 2.0, -4.0], dtype=torch.float64)
     loss, watch = OutcomeCrossEntropy(beta=0.5, balance=False)(log_prob, batch())
-    # implied 1 and -2, so scores 3 and -3: both losses are log(1 + e^-3)
+    # second group: implied rewards 1 and -2, so scores 3 and -3: both losses are log(1 + e^-3)
     assert loss.tolist() == pytest.approx([math.log(2), math.log(1 + math.exp(-3))])
     assert float(watch["outcome_accuracy"][1]) == 1.0
 
 
 def test_at_the_reference_it_is_the_policy_gradient_with_leave_one_out() -> None:
-    advantage = LeaveOneOut().of_completions(make_world(), scored(RIGHT, SIZES))
+    advantage = LeaveOneOut().of_completions(make_resources(), scored(RIGHT, SIZES))
     sizes = torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64)
     torch.testing.assert_close(gradient_of(REFERENCE, batch()), -0.5 * advantage / sizes)
 
@@ -59,16 +59,16 @@ def test_at_the_reference_what_is_right_goes_up_and_what_is_wrong_goes_down() ->
 
 @pytest.mark.parametrize("seed", range(5))
 def test_anywhere_the_gradient_is_the_leave_one_out_advantage_of_the_residual(seed: int) -> None:
-    """Reference: the advantage part of the loop, with scores computed one by one."""
+    """The expected gradient uses the advantage part of the loop, with scores computed one by one."""
     log_prob = REFERENCE + torch.randn(5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     implied = 0.5 * (log_prob - REFERENCE)
     others = [[1, 2], [0, 2], [0, 1], [4], [3]]
     score = torch.stack([implied[i] - implied[rest].mean() for i, rest in enumerate(others)])
-    advantage = LeaveOneOut().of_completions(make_world(), scored(RIGHT - torch.sigmoid(score), SIZES))
+    advantage = LeaveOneOut().of_completions(make_resources(), scored(RIGHT - torch.sigmoid(score), SIZES))
     sizes = torch.tensor([3.0, 3.0, 3.0, 2.0, 2.0], dtype=torch.float64)
     gradient = gradient_of(log_prob, batch())
     torch.testing.assert_close(gradient, -0.5 * advantage / sizes)
-    for group in range(2):  # all that is right together rises, all that is wrong together falls, wherever the policy is
+    for group in range(2):  # in sum, the right ones rise and the wrong ones fall
         ascent, right = -gradient[group == GROUPS], RIGHT[group == GROUPS] > 0.5
         assert ascent[right].sum() > 0 > ascent[~right].sum()
 
@@ -98,8 +98,8 @@ def test_a_reward_outside_of_zero_and_one_counts_as_the_nearer_of_both() -> None
 
 
 def published_loss(log_prob: Tensor, old: Tensor, outcomes: Tensor, group_size: int) -> Tensor:
-    """Cross-entropy of each group, written anew from the published code: beta 1, anchor the policy of the round, leave
-    one out, weights n / (classes * count) where a group has both outcomes."""
+    """Return the cross-entropy of each group as in the published code: beta 1, anchored at the policy of the round,
+    leave-one-out scores, and weights n / (classes * count) where a group has both outcomes."""
     losses = []
     for start in range(0, len(outcomes), group_size):
         part = slice(start, start + group_size)
@@ -131,7 +131,7 @@ def test_by_default_it_is_the_published_loss_against_the_policy_of_the_round_wit
 
 
 def test_balanced_the_right_ones_and_the_wrong_ones_of_a_prompt_push_with_the_same_force() -> None:
-    """Before any score has moved: one right of three rises as much as both wrong ones fall together."""
+    """At the reference, the one right completion of three rises as much as both wrong ones fall together."""
     gradient = gradient_of(REFERENCE, batch(), balance=True)
     plain = gradient_of(REFERENCE, batch())
     assert float(gradient[0]) == pytest.approx(-float(gradient[1] + gradient[2]))

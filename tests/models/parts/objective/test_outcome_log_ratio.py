@@ -1,4 +1,4 @@
-"""What must be true of the implicit process reward model, each test named as the theorem it checks; numbers by hand."""
+"""The implicit process reward model: its cross-entropy by hand, and the sum of its token rewards."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tests.support.tiny_batches import make_batch, numbers
 def batch_of(
     reference: tuple[float, float], reward: tuple[float, float], components: Mapping[str, Tensor] | None = None
 ) -> TokenBatch:
-    """Completions of two tokens each; `reference` is of the whole completions."""
+    """Return completions of two tokens each; `reference` holds log-probs of whole completions."""
     tokens = torch.repeat_interleave(numbers(*reference) / 2, 2)
     completion = torch.repeat_interleave(torch.arange(len(reference)), 2)
     return make_batch(tokens, tokens, tokens, tokens, completion, reward=numbers(*reward), components=components or {})
@@ -46,7 +46,7 @@ def test_it_is_the_cross_entropy_of_pytorch() -> None:
 
 
 def test_it_is_smallest_where_the_log_odds_are_those_of_being_right() -> None:
-    """Of a completion that is right in 3 cases of 4 the value is log 3 in the end."""
+    """A completion that is right in 3 cases of 4 has log-odds of log 3; the gradient is zero there."""
     value = numbers(math.log(3.0)).requires_grad_()
     loss = 0.75 * verdict_loss(value, torch.tensor([True]))
     loss = loss + 0.25 * verdict_loss(value, torch.tensor([False]))
@@ -55,7 +55,7 @@ def test_it_is_smallest_where_the_log_odds_are_those_of_being_right() -> None:
 
 
 def test_the_rewards_of_the_tokens_add_up_to_what_the_outcome_is_predicted_from() -> None:
-    """What the implicit process reward gives token by token is the value that this loss fits, laid on its tokens."""
+    """The implicit process reward distributes the value that this loss fits over the tokens of the completion."""
     batch = batch_of((-5.0, -4.0), (1.0, 0.0))
     tokens = numbers(-1.0, -2.0, -0.5, -2.5)
     assert batch.reference is not None
@@ -66,8 +66,8 @@ def test_the_rewards_of_the_tokens_add_up_to_what_the_outcome_is_predicted_from(
 
 
 def test_prefix_sums_are_the_soft_values_of_the_reward_that_the_policy_implies() -> None:
-    """All answers of two binary tokens: q_t = beta * log E_ref[exp(r / beta) | the first t tokens]."""
-    reference = numbers(0.7, 0.3), numbers(0.2, 0.8), numbers(0.6, 0.4)  # of the first token, then after 0, after 1
+    """For all answers of two binary tokens, q_t = beta * log E_ref[exp(r / beta) | the first t tokens]."""
+    reference = numbers(0.7, 0.3), numbers(0.2, 0.8), numbers(0.6, 0.4)  # first token; second after 0; after 1
     policy = numbers(0.4, 0.6), numbers(0.9, 0.1), numbers(0.5, 0.5)
     beta = 0.5
     for first in (0, 1):

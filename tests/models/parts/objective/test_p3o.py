@@ -1,4 +1,4 @@
-"""What must be true of the pairwise policy gradient, each test named as the theorem it checks."""
+"""The pairwise policy gradient: its pairs, the clip, invariances, and the exact gradient of reward less KL."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from models.parts.objective.p3o import P3o
 from models.parts.shared.within_groups import mean_over_pairs, pairs_within
 from tests.support.tiny_batches import gradient_of, make_batch, numbers
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def batch(rewards: Tensor, sampled: Tensor, group: Sequence[int], reference: Tensor | None = None) -> TokenBatch:
-    """Completions of one token each."""
+    """Return a batch of completions of one token each."""
     return make_batch(
         advantage=torch.zeros_like(rewards),
         behaviour=sampled,
@@ -40,8 +40,8 @@ def test_pairs_are_those_of_a_group_each_once_and_a_group_of_one_has_none() -> N
 def test_a_pair_by_hand() -> None:
     sampled = numbers(-2.0, -1.0)
     seen = batch(numbers(1.0, 0.0), sampled, [0, 0])
-    loss, watch = P3o(clip=0.5)(sampled + numbers(0.2, -0.2), seen)  # together as likely as before: a weight of one
-    torch.testing.assert_close(loss, numbers(-0.2))  # half the difference of 1, times 0.2 + 0.2
+    loss, watch = P3o(clip=0.5)(sampled + numbers(0.2, -0.2), seen)  # as likely together as before: weight 1
+    torch.testing.assert_close(loss, numbers(-0.2))  # half the reward difference of 1, times 0.2 + 0.2
     assert watch["pair_moved"].tolist() == pytest.approx([0.4]) and watch["clipped_share"].tolist() == [0.0]
     loss, watch = P3o(clip=0.25)(sampled + numbers(0.2, -0.2), seen)
     torch.testing.assert_close(loss, numbers(-0.125))
@@ -51,9 +51,9 @@ def test_a_pair_by_hand() -> None:
 @pytest.mark.parametrize(
     ("difference", "moved", "gradient"),
     [
-        (1.0, 0.3, 0.0),  # the better one is ahead by more than the clip: no further
+        (1.0, 0.3, 0.0),  # the better one leads by more than the clip: no gradient
         (1.0, 0.1, -0.5),
-        (1.0, -3.0, -0.5),  # the worse one is ahead: turned back, however far
+        (1.0, -3.0, -0.5),  # the worse one leads: never clipped
         (-1.0, -0.3, 0.0),
         (-1.0, 3.0, 0.5),
         (0.0, 3.0, 0.0),
@@ -69,12 +69,12 @@ def test_the_clip_stops_exactly_the_pairs_that_have_gone_far_enough(
 
 
 def test_on_the_first_step_every_pair_is_trained_on_whatever_the_engine_says_of_it() -> None:
-    """The gap of 0.5 nats between engine and learner is more than the clip: it weighs the pair and stops nothing."""
+    """The gap of 0.5 nats between engine and learner exceeds the clip. It changes pair weights but clips nothing."""
     old = numbers(-2.0, -1.0, -1.5)
     seen = replace(batch(numbers(1.0, 0.0, -1.0), old, [0, 0, 0]), behaviour=old - numbers(0.5, 0.0, -0.5))
     _, watch = P3o(clip=0.2)(old, seen)
     assert watch["clipped_share"].tolist() == [0.0] and watch["pair_moved"].tolist() == [0.0]
-    # the gradients of the three pairs' half differences, weighed by exp(0.5), 1 and exp(-0.5)
+    # half the reward difference of each of the three pairs, weighted by exp(0.5), 1 and exp(-0.5)
     first, outer, last = 0.5 * math.exp(0.5), 1.0, 0.5 * math.exp(-0.5)
     wanted = numbers(-first - outer, first - last, last + outer) / 3
     torch.testing.assert_close(gradient_of(P3o(clip=0.2), old, seen), wanted)
@@ -126,9 +126,9 @@ def test_the_order_of_the_completions_does_not_matter() -> None:
 
 def test_on_policy_it_is_reinforce_with_the_others_as_the_baseline() -> None:
     seen, _ = random_round()
-    better = LeaveOneOut().of_completions(make_world(), scored(seen.reward, [3, 4]))
+    better = LeaveOneOut().of_completions(make_resources(), scored(seen.reward, [3, 4]))
     gradient = gradient_of(P3o(), seen.old, seen)
-    torch.testing.assert_close(gradient, -better / numbers(3, 3, 3, 4, 4, 4, 4))  # the mean over a group's completions
+    torch.testing.assert_close(gradient, -better / numbers(3, 3, 3, 4, 4, 4, 4))  # a mean over a group's completions
 
 
 def test_the_expected_update_is_the_exact_gradient_of_the_reward_less_the_kl() -> None:
@@ -157,7 +157,7 @@ def test_the_kl_belongs_to_the_reward_summed_over_the_tokens_of_a_completion() -
         reward=numbers(1.0, 2.0),
         group=torch.tensor([0, 0]),
     )
-    # rewards 1 - 0.5 * (0.5 + 0.5) = 0.5 and 2 - 0.5 * -2 = 3
+    # rewards less the KL: 1 - 0.5 * (0.5 + 0.5) = 0.5 and 2 - 0.5 * -2 = 3
     gradient = gradient_of(P3o(kl=0.5), numbers(-3.0, -3.0), seen)
     torch.testing.assert_close(gradient, numbers(1.25, -1.25))
 

@@ -1,7 +1,7 @@
-"""Losses over pairs against their published formulas, in float64: loss and gradient agree to 1e-12.
+"""Losses over pairs compared with their published formulas in float64: loss and gradient agree to 1e-12.
 
 The formulas are those of TRL 1.16 (trl/trainer/dpo_trainer.py, trl/experimental/cpo, trl/experimental/orpo) and of the
-authors' code where the case says so, written out anew for one pair of token log-probs at a time. `w` and `l` are the
+authors' code where a docstring names it, implemented for one pair of token log-probs at a time. `w` and `l` are the
 better and the worse answer under the policy, `rw` and `rl` under the reference.
 """
 
@@ -34,7 +34,7 @@ def log_sigmoid(x: Tensor) -> Tensor:
 
 
 def delta(w: Tensor, l: Tensor, rw: Tensor, rl: Tensor) -> Tensor:  # noqa: E741 - as the papers have it
-    """log pi/ref of the better answer less that of the worse one."""
+    """Compute log pi/ref of the better answer minus that of the worse one."""
     return (w.sum() - rw.sum()) - (l.sum() - rl.sum())
 
 
@@ -45,7 +45,7 @@ def sigmoid_smoothed(w: Tensor, l: Tensor, rw: Tensor, rl: Tensor) -> Tensor:  #
 
 
 def sigmoid_and_nll(w: Tensor, l: Tensor, rw: Tensor, rl: Tensor) -> Tensor:  # noqa: E741
-    """Iterative RPO, equation 2: DPO and the better answer's negative log-likelihood over its length."""
+    """Iterative RPO, equation 2: DPO plus the better answer's negative log-likelihood divided by its length."""
     return -log_sigmoid(BETA * delta(w, l, rw, rl)) + 0.7 * (-w.sum() / len(w))
 
 
@@ -64,7 +64,7 @@ def hinge_norm(w: Tensor, l: Tensor, rw: Tensor, rl: Tensor) -> Tensor:  # noqa:
 
 
 def slic(w: Tensor, l: Tensor, rw: Tensor, rl: Tensor) -> Tensor:  # noqa: E741
-    """SLiC-HF, equation 2, over delta, with the regulariser on the better answer by token."""
+    """SLiC-HF, equation 2, divided by delta; the regulariser is the better answer's mean log-prob per token."""
     lead = 1 / BETA
     return (torch.relu(lead - w.sum() + l.sum()) - lead * 0.5 * w.mean()) / lead
 
@@ -119,7 +119,7 @@ def length_regularised(w: Tensor, l: Tensor, rw: Tensor, rl: Tensor) -> Tensor: 
 
 
 def f_dpo(slope: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """f-DPO for a derivative f'(t) of t = pi / ref; TRL's f_divergence_type."""
+    """Return the loss of f-DPO for a derivative f'(t) with t = pi / ref, as TRL's f_divergence_type."""
 
     def formula(w: Tensor, l: Tensor, rw: Tensor, rl: Tensor) -> Tensor:  # noqa: E741
         better, worse = torch.exp(w.sum() - rw.sum()), torch.exp(l.sum() - rl.sum())

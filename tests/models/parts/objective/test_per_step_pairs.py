@@ -1,7 +1,7 @@
-"""Where DPO on pairs of steps leads, each test named as the theorem it checks (paper 113, arXiv 2406.14532).
+"""DPO on pairs of steps and its optimum, the advantage-weighted policy (paper 113, arXiv 2406.14532).
 
-An answer is two steps of three kinds each, so every policy, pair and value can be enumerated. Q is what the reference
-comes to behind a step, as Monte-Carlo continuations estimate it, and A = Q - V before it.
+An answer has two steps of three kinds each, so every policy, pair and value can be enumerated. Q is the expected reward
+of the reference after a step, which Monte-Carlo continuations estimate. A = Q - V; V is the value before the step.
 """
 
 import pytest
@@ -15,25 +15,25 @@ from tests.support.enumerable_pairs import batch_of_pairs
 from tests.support.tiny_batches import make_batch
 
 RIGHT = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
-"""Whether the first step [rows] with the second one [columns] is right."""
+"""Whether the first step [rows] followed by the second one [columns] is right, 1 or 0."""
 FIRST = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
 SECOND = torch.tensor([[0.25, 0.25, 0.5], [0.1, 0.6, 0.3], [0.4, 0.3, 0.3]], dtype=torch.float64)
-"""The reference: its first step, and its second one behind each first."""
+"""Probabilities of the reference: of the first step, and of the second one after each first."""
 REFERENCES = torch.cat([FIRST[None], SECOND])
-"""Behind no step and behind each first one, [4 prefixes, 3 steps]."""
+"""Probabilities after no step and after each first one, [4 prefixes, 3 steps]."""
 Q = torch.cat([(SECOND * RIGHT).sum(1)[None], RIGHT])
 A = Q - (REFERENCES * Q).sum(1, keepdim=True)
 PAIRS = torch.tensor([(better, worse) for better in range(3) for worse in range(3)])
 
 
 def optimum(beta: float) -> Tensor:
-    """The reference reweighted by exp(A / beta), behind each prefix, [4, 3]."""
+    """Return the reference reweighted by exp(A / beta) after each prefix, [4, 3]."""
     return (REFERENCES.log() + A / beta).softmax(1)
 
 
 def per_step_loss(objective: Objective, logits: Tensor, prefix: int) -> Tensor:
-    """DPO on pairs behind a prefix: the worse step drawn from the reference, the better one of a reference draw and it
-    by sigmoid(A - A'), a scalar."""
+    """Return the expected loss of DPO on pairs of steps after a prefix, a scalar. Both steps are drawn from the
+    reference, and one of them is the better one with probability sigmoid(A - A')."""
     reference, advantage = REFERENCES[prefix], A[prefix]
     chance = reference[PAIRS].prod(1) * torch.sigmoid(advantage[PAIRS[:, 0]] - advantage[PAIRS[:, 1]])
     losses, _ = objective(logits.log_softmax(0)[PAIRS], batch_of_pairs(PAIRS, reference.log()))
@@ -41,7 +41,7 @@ def per_step_loss(objective: Objective, logits: Tensor, prefix: int) -> Tensor:
 
 
 def weighted_loss(beta: float, logits: Tensor, prefix: int) -> Tensor:
-    """Likelihood of the reference's steps behind a prefix, weighted by exp(A / beta), a scalar."""
+    """Return the likelihood loss of the reference's steps after a prefix, weighted by exp(A / beta), a scalar."""
     nothing = torch.zeros(3, dtype=torch.float64)
     batch = make_batch(advantage=A[prefix], behaviour=nothing, old=nothing, reference=nothing)
     losses, _ = ExponentialLikelihood(beta=beta, ceiling=1e9)(logits.log_softmax(0), batch)
@@ -65,7 +65,7 @@ def test_per_step_dpo_and_advantage_weighted_likelihood_have_one_optimum(beta: f
     nothing = torch.zeros(3, dtype=torch.float64)
     torch.testing.assert_close(gradient(per_step_loss(Dpo(beta=beta), there, prefix), there), nothing)
     torch.testing.assert_close(gradient(weighted_loss(beta, there, prefix), there), nothing)
-    if prefix < 3:  # behind the last one nothing is better than anything else, and the reference is the optimum
+    if prefix < 3:  # after the last prefix all steps are equally good, and the reference is the optimum
         away = REFERENCES[prefix].log().requires_grad_()
         assert gradient(per_step_loss(Dpo(beta=beta), away, prefix), away).abs().max() > 1e-3
         assert gradient(weighted_loss(beta, away, prefix), away).abs().max() > 1e-3

@@ -1,4 +1,4 @@
-"""What must be true of posterior distillation, each test named as the theorem it checks."""
+"""Posterior distillation: its weights, its gradient, and the posterior as its minimum for any sampler."""
 
 import math
 
@@ -22,7 +22,7 @@ GROUPS = torch.tensor([0, 0, 0, 1, 1])
 def batch(
     rewards: Tensor = REWARDS, prior: Tensor = PRIOR, sampler: Tensor = SAMPLER, groups: Tensor = GROUPS
 ) -> TokenBatch:
-    """Completions of one token in a group of three and a group of two."""
+    """Return completions of one token each in a group of three and a group of two."""
     return make_batch(
         advantage=torch.zeros_like(rewards),
         behaviour=sampler,
@@ -46,12 +46,12 @@ def test_the_weights_of_every_group_sum_to_one() -> None:
 
 def test_a_weight_by_hand() -> None:
     weights = log_posterior_weights(batch(), BETA).exp()
-    # exp(-1.5 + 0.9 / 0.5 + 2.5) = e^2.8 against exp(-0.7 + 0.2 / 0.5 + 0.3) = 1
+    # before normalisation: exp(-1.5 + 0.9 / 0.5 + 2.5) = e^2.8 and exp(-0.7 + 0.2 / 0.5 + 0.3) = 1
     assert float(weights[3]) == pytest.approx(math.exp(2.8) / (math.exp(2.8) + 1.0))
 
 
 def test_the_gradient_is_the_policys_weight_less_the_posteriors_weight() -> None:
-    """Reference: plain numbers, one group at a time."""
+    """The expected gradient is computed with plain numbers, one group at a time."""
     wanted = []
     for members in ([0, 1, 2], [3, 4]):
         posterior = [math.exp(PRIOR[i] + REWARDS[i] / BETA) / math.exp(SAMPLER[i]) for i in members]
@@ -68,7 +68,7 @@ def test_on_policy_the_baseline_is_one_over_the_size_of_the_group() -> None:
 
 def test_loss_and_gradient_are_zero_where_the_policy_is_the_posterior_whoever_sampled() -> None:
     posterior = PRIOR + REWARDS / BETA
-    policy = posterior - torch.tensor([1.3, 1.3, 1.3, -0.2, -0.2], dtype=torch.float64)  # normalised anyhow
+    policy = posterior - torch.tensor([1.3, 1.3, 1.3, -0.2, -0.2], dtype=torch.float64)  # any constant per group
     loss, _ = PosteriorDistillation(beta=BETA)(policy, batch())
     torch.testing.assert_close(loss, torch.zeros(2, dtype=torch.float64))
     torch.testing.assert_close(gradient_of(policy, batch()), torch.zeros(5, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""What must be true of the robust DPO loss, each test named as the theorem it checks."""
+"""The robust DPO loss: DPO without flips, unbiased under flipped labels, and its slope for large margins."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_on_flipped_labels_it_still_leads_to_the_optimum_and_dpo_does_not() -> N
 
 
 def test_a_pair_is_pulled_apart_however_far_it_is_already() -> None:
-    """Its slope in the margin never reaches zero, as DPO's does: it tends to -e / (1 - 2 e)."""
+    """For large margins the slope in the margin tends to -e / (1 - 2 e), while DPO's tends to zero."""
     log_prob = torch.tensor([[-1.0, -400.0]], dtype=torch.float64, requires_grad=True)
     loss, _ = RobustDpo(beta=1.0, flip_rate=0.25)(log_prob, batch_of_pairs(torch.tensor([[0, 1]])))
     loss.sum().backward()

@@ -1,4 +1,4 @@
-"""REFUEL: its optimum over all policies of a small decision process, and that it is a mean over pairs."""
+"""REFUEL: its optimum over all policies of a small decision process, and its mean over the pairs of a group."""
 
 import itertools
 
@@ -10,27 +10,27 @@ from tests.support.tiny_batches import make_batch
 
 ETA = 1.7
 OLD = torch.tensor([[0.3, 0.7], [0.6, 0.4], [0.2, 0.8]], dtype=torch.float64)
-"""Chance of each action in each of three states: the first turn is taken in state 0, the second in 1 or 2."""
+"""Probability of each action in each of three states: the first turn is in state 0, the second in 1 or 2."""
 MOVES = torch.tensor([[0.8, 0.2], [0.1, 0.9]], dtype=torch.float64)
-"""Chance of states 1 and 2 after each first action."""
+"""Probability of states 1 and 2 after each first action."""
 FIRST, SECOND = (0.3, 0.0), ((1.0, 0.0), (0.2, 0.9))
 """Rewards of the first turn, and of the second in states 1 and 2."""
 
 
 def outcomes() -> list[tuple[int, int, float, float]]:
-    """Every way to go on from each turn: state, action, reward from there on with what was before, and its chance."""
+    """Return every continuation from each turn: state, action, reward of the whole episode, and probability."""
     ways = []
     for action, state, then in itertools.product((0, 1), repeat=3):
         chance = OLD[0, action] * MOVES[action, state] * OLD[1 + state, then]
         ways.append((0, action, FIRST[action] + SECOND[state][then], float(chance)))
-    before = 0.3  # what the shared turn had earned
+    before = 0.3  # reward of the turn that both branches share
     for state, action in itertools.product((0, 1), repeat=2):
         ways.append((1 + state, action, before + SECOND[state][action], float(OLD[1 + state, action])))
     return ways
 
 
 def expected_loss(log_prob: Tensor) -> Tensor:
-    """Mean over every pair of branches at every state, of log-probs [states, actions]."""
+    """Return the expected loss over all pairs of branches, summed over states; log-probs are [states, actions]."""
     pairs = [(a, b) for a, b in itertools.product(outcomes(), repeat=2) if a[0] == b[0]]
     states = torch.tensor([way[0] for pair in pairs for way in pair])
     actions = torch.tensor([way[1] for pair in pairs for way in pair])
@@ -49,7 +49,7 @@ def expected_loss(log_prob: Tensor) -> Tensor:
 
 
 def best_policy() -> Tensor:
-    """The policy of highest expected Q of the old one less 1/eta of its KL, in each state, [states, actions]."""
+    """Return the policy that maximises the old policy's Q less 1/eta of the KL in each state, [states, actions]."""
     second = [torch.tensor(row, dtype=torch.float64) for row in SECOND]
     values = torch.stack([(OLD[1 + state] * second[state]).sum() for state in (0, 1)])
     first = torch.tensor(FIRST, dtype=torch.float64) + MOVES @ values
@@ -71,7 +71,7 @@ def test_its_optimum_is_the_policy_that_the_kl_holds_to_the_old_one() -> None:
 
 
 def test_no_other_policy_has_more_of_q_less_the_kl() -> None:
-    """By the definition: the closed form above is the maximum."""
+    """The policy from the closed form is compared with 50 random ones in the objective that it maximises."""
     second = [torch.tensor(row, dtype=torch.float64) for row in SECOND]
     q = torch.stack([best_q(second), *second])
 

@@ -1,4 +1,4 @@
-"""What must be true of the policy gradient without a clip, each test named as the theorem it checks."""
+"""The policy gradient without a clip: compared with GRPO, finite differences and exact gradients."""
 
 import math
 from dataclasses import replace
@@ -23,7 +23,7 @@ def test_by_hand() -> None:
     old = numbers(-1.0, -2.0)
     seen = batch(numbers(1.5, -0.5), old, behaviour=old - numbers(0.0, math.log(3)))
     loss, watch = Reinforce()(old, seen)
-    torch.testing.assert_close(loss, numbers(1.5, -2.0))  # the second weighs 2, not 3: the ceiling
+    torch.testing.assert_close(loss, numbers(1.5, -2.0))  # the ceiling limits the second weight to 2
     torch.testing.assert_close(watch["importance_weight"], numbers(1.0, 2.0))
 
 
@@ -74,7 +74,7 @@ def test_over_a_tree_of_two_tokens_the_sum_over_tokens_is_the_exact_policy_gradi
     rewards = torch.tensor([[1.0, -1.0], [0.5, 3.0]], dtype=torch.float64)
     a, b = first.log_softmax(0), second.log_softmax(1)
     exact = torch.autograd.grad(((a[:, None] + b).exp() * rewards).sum(), (first, second), retain_graph=True)
-    tokens = torch.stack([a[:, None].expand(2, 2), b], dim=-1).flatten()  # each completion's two tokens in a row
+    tokens = torch.stack([a[:, None].expand(2, 2), b], dim=-1).flatten()  # the two tokens of a completion are adjacent
     seen = batch(rewards.flatten().repeat_interleave(2), tokens.detach())
     losses, _ = Reinforce()(tokens, seen)
     chance = (a[:, None] + b).exp().detach().flatten()

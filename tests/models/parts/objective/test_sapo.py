@@ -1,4 +1,4 @@
-"""What must be true of a gate in place of a clip, each test named as the theorem it checks."""
+"""SAPO, whose gate replaces the clip: the published loss, the first step, and the closing of the gate."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def published(positive: float, negative: float, ceiling: float, beta: float) -> Callable[[Tensor, TokenBatch], Tensor]:
-    """SAPO in TRL 1.16 (loss_type="sapo", token_truncate, its KL term k3), written out anew."""
+    """Return the loss of SAPO in TRL 1.16 (loss_type="sapo", token_truncate, KL term k3)."""
 
     def loss(log_prob: Tensor, seen: TokenBatch) -> Tensor:
         table, held, advantage = padded(log_prob), mask(), padded(seen.advantage)

@@ -1,4 +1,4 @@
-"""The two stages of the self-critic's objective, each against the loss that it is."""
+"""The self-critic's objective: its two stages, each compared with its formula."""
 
 import torch
 from torch.nn import functional
@@ -16,7 +16,7 @@ def test_the_stages_take_turns() -> None:
 
 
 def batch(progress: float) -> TokenBatch:
-    """Two groups of two completions; five tokens. The second group is flat."""
+    """Return two groups of two completions, five tokens in all. The rewards of the second group are equal."""
     return make_batch(
         numbers(1.0, 1.0, -1.0, 0.5, -0.5),
         None,

@@ -1,4 +1,4 @@
-"""Where pair losses lead in self-play that can be enumerated (SPIN, DNO), each test named as the theorem it checks."""
+"""Pair losses in self-play (SPIN, DNO): their gradients and fixed points, by enumeration of all answers."""
 
 from dataclasses import replace
 from itertools import product
@@ -19,18 +19,18 @@ from models.recipes.load import load_recipe
 from models.recipes.schema import Recipe
 from models.training.score import score
 from tests.support.enumerable_pairs import mean_gradient
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 DATA = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64)
 OPPONENT = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64)
-"""The policy of the round before, which is also the reference."""
+"""The policy of the previous round, which is also the reference."""
 ALL = torch.tensor(list(product(range(4), repeat=2)))
-"""An answer of the data with one of the opponent, equal ones included, [16, 2]."""
+"""All pairs of an answer of the data and one of the opponent, equal ones included, [16, 2]."""
 NOTHING = torch.zeros(4, dtype=torch.float64)
 
 
 def spin(beta: float, policy: Tensor, opponent: Tensor) -> Tensor:
-    """Exact gradient of SPIN's expected loss: better is an answer of the data, worse one of the opponent's own."""
+    """Return the exact gradient of SPIN's expected loss: the better answer is the data's, the worse the opponent's."""
     chance = DATA[ALL[:, 0]] * opponent[ALL[:, 1]]
     return mean_gradient(Dpo(beta=beta), policy.log(), chance, ALL, reference=opponent.log())
 
@@ -47,7 +47,7 @@ def test_an_iteration_of_spin_begins_by_moving_mass_from_the_opponents_answers_t
 
 @pytest.mark.parametrize("beta", [0.1, 0.5, 1.0, 3.0])
 def test_an_iteration_of_spin_is_at_rest_at_the_opponent_times_a_power_of_its_ratio_to_the_data(beta: float) -> None:
-    """pi proportional to opponent * (data / opponent)^(1 / beta): with beta 1 the data at once, above it half-way."""
+    """The gradient is zero at opponent * (data / opponent)^(1 / beta), normalised. If beta is 1, this is the data."""
     at_rest = (OPPONENT.log() + (DATA / OPPONENT).log() / beta).softmax(0)
     torch.testing.assert_close(spin(beta, at_rest, OPPONENT), NOTHING)
     assert (beta == 1.0) == torch.allclose(at_rest, DATA)
@@ -65,8 +65,8 @@ class Softmax(nn.Module):
 
 
 def spin_round(recipe: Recipe, policy: Any, reference: Any) -> Tensor:
-    """Exact gradient of a round's first step by the recipe's own rewards, selectors, loss: the policy draws against the
-    answers of the data, [answers]."""
+    """Return the exact gradient of a round's first step with the recipe's rewards, selectors and loss, [answers]. The
+    policy's draws are paired with the answers of the data."""
     metrics = policy.log_prob()
     problems = [Problem(str(number), "") for number in range(len(ALL))]
     origins: tuple[Origin, ...] = ("demonstration", "policy")
@@ -75,11 +75,11 @@ def spin_round(recipe: Recipe, policy: Any, reference: Any) -> Tensor:
         for number, (problem, answers) in enumerate(zip(problems, ALL, strict=True))
         for answer, origin in zip(answers, origins, strict=True)
     ]
-    chosen = score(make_world(), recipe.rewards, rollouts)
+    chosen = score(make_resources(), recipe.rewards, rollouts)
     for select in recipe.select:
         chosen = chosen.take(select(chosen))
     answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
-    advantage = recipe.advantage(make_world(), chosen).tokens
+    advantage = recipe.advantage(make_resources(), chosen).tokens
     held = list(reference.log_prob().detach()[answers].split(1))
     said = PolicyOutputs(metrics[answers], metrics[answers])
     log_prob, batch = token_batch(chosen, range(len(answers)), advantage, said, None, held, 0.0)
@@ -97,15 +97,15 @@ def test_by_the_recipe_spin_stops_at_the_data_whatever_round_it_is_because_the_o
     finished: int,
 ) -> None:
     recipe = load_recipe("spin")
-    policy, reference = Softmax(DATA), Softmax(OPPONENT)  # the round that is over has brought the policy to the data
-    assert spin_round(recipe, policy, reference).abs().max() > 1e-3  # with an older opponent it would go on
+    policy, reference = Softmax(DATA), Softmax(OPPONENT)  # after a round that has fitted the data
+    assert spin_round(recipe, policy, reference).abs().max() > 1e-3  # not zero with an older opponent
     recipe.reference.follow(reference, policy, finished)
     torch.testing.assert_close(spin_round(recipe, policy, reference), NOTHING)
 
 
 @pytest.mark.parametrize("name", ["spin", "dno"])
 def test_a_round_of_self_play_begins_at_its_reference_and_takes_steps_away_from_it(name: str) -> None:
-    """Of one step a round every margin would be zero, and the loss never more than its slope there."""
+    """With one step per round, all margins would be zero, and only the slope of the loss at zero would be used."""
     recipe = load_recipe(name)
     for finished in range(12):
         policy, reference = Softmax(DATA), Softmax(OPPONENT)
@@ -116,12 +116,12 @@ def test_a_round_of_self_play_begins_at_its_reference_and_takes_steps_away_from_
 
 
 BEATS = torch.tensor([[0.5, 0.9, 0.2], [0.1, 0.5, 0.8], [0.8, 0.2, 0.5]], dtype=torch.float64)
-"""Preferences that go round in a circle: 0 beats 1, 1 beats 2, 2 beats 0. No scalar reward can say so."""
+"""Cyclic preferences: 0 beats 1, 1 beats 2, 2 beats 0. No scalar reward can express them."""
 CIRCLE = torch.tensor([(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)])
 
 
 def direct_nash(policy: Tensor, played: Tensor, beta: float) -> float:
-    """Largest gradient that any one pair of answers has left, labels from win rates against the policy just played."""
+    """Return the largest gradient of a single pair of answers, with labels from win rates against `played`."""
     won = BEATS @ played
     worst = 0.0
     for number in range(len(CIRCLE)):
@@ -142,7 +142,7 @@ def test_a_round_of_direct_nash_is_at_rest_at_the_multiplicative_step_by_win_rat
 
 
 def test_direct_nash_stays_at_the_equilibrium_of_preferences_that_go_in_a_circle() -> None:
-    # what wins against it is worth 1/2 whatever it is: BEATS @ nash = 1/2
+    # every answer has a win rate of 1/2 against the equilibrium: BEATS @ nash = 1/2
     nash = torch.linalg.lstsq(
         torch.cat([BEATS, torch.ones(1, 3, dtype=torch.float64)]),
         torch.tensor([0.5, 0.5, 0.5, 1.0], dtype=torch.float64),
@@ -152,7 +152,7 @@ def test_direct_nash_stays_at_the_equilibrium_of_preferences_that_go_in_a_circle
 
 
 def test_the_win_rate_in_a_group_is_on_average_the_win_rate_against_the_policy() -> None:
-    """So the labels that a group gives are unbiased for those above: two others of a group of three stand for it."""
+    """The labels from a group are therefore unbiased: the two other answers in a group of three are policy samples."""
     played = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     others = ~torch.eye(3, dtype=torch.bool)
     for answer in range(3):

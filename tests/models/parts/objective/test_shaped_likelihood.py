@@ -1,4 +1,4 @@
-"""What must be true of shaped probabilities beside a policy gradient, each test named as the theorem it checks."""
+"""Shaped probabilities of refinements in a policy gradient: the published loss, and the effect of gamma."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ SAMPLED = torch.tensor([True, True, True, False, False])
 
 
 def batch(second: Origin = "refined", old: Tensor = OLD) -> TokenBatch:
-    """A sample of three tokens and a refinement of two."""
+    """Return a batch of a sample of three tokens and a refinement of two."""
     return make_batch(
         advantage=ADVANTAGE,
         behaviour=old,
@@ -34,7 +34,7 @@ def gradient_of(objective: Grpo, seen: TokenBatch) -> Tensor:
 
 
 def test_it_is_the_published_loss() -> None:
-    """Written anew from the published code: rho A without a clip on samples, p / (p + 0.1) A on refinements."""
+    """As in the published code: rho A without a clip on samples, and p / (p + 0.1) A on refinements."""
     objective = ShapedLikelihood(kl=0.0, clip_low=None, clip_high=None)
     loss, _ = objective(LOG_PROB, batch())
     p = LOG_PROB.exp()

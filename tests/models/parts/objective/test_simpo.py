@@ -1,4 +1,4 @@
-"""What must be true of SimPO's loss, each test named as the theorem it checks; numbers by hand."""
+"""SimPO's loss: a pair by hand, independence of the length, and the gradient at a margin of gamma."""
 
 import math
 
@@ -10,7 +10,7 @@ from models.parts.objective.simpo import SimPo
 from tests.support.tiny_batches import make_batch, numbers
 
 OF = torch.tensor([0, 0, 0, 0, 1, 1])
-"""Four tokens of the better answer, two of the worse."""
+"""Completion of each token: the better answer has four tokens, the worse two."""
 
 
 def loss_of(objective: SimPo, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -27,7 +27,7 @@ def test_a_pair_by_hand() -> None:
 
 
 def test_an_answer_as_likely_by_token_is_worth_the_same_however_long() -> None:
-    """Four tokens of -1 against two of -1: only gamma is left."""
+    """The mean log-prob per token is -1 in both answers, so that the loss depends on gamma only."""
     loss, _ = loss_of(SimPo(gamma=0.0), numbers(-1.0, -1.0, -1.0, -1.0, -1.0, -1.0))
     assert loss.tolist() == pytest.approx([math.log(2)])
 
@@ -40,4 +40,4 @@ def test_a_pair_that_leads_by_gamma_still_pulls_with_half_of_beta() -> None:
     log_prob = numbers(-1.0, -1.0, -1.0, -1.0, -1.5, -1.5).requires_grad_()
     loss, _ = loss_of(SimPo(beta=2.0, gamma=1.0), log_prob)
     loss.sum().backward()
-    torch.testing.assert_close(log_prob.grad, numbers(*[-0.25] * 4, *[0.5] * 2))  # beta / 2 over the tokens of each
+    torch.testing.assert_close(log_prob.grad, numbers(*[-0.25] * 4, *[0.5] * 2))  # beta / 2 divided by each length

@@ -1,4 +1,4 @@
-"""What must be true of DPO with soft labels, each test named as the theorem it checks."""
+"""DPO with soft labels: given labels, strengths and certainties, and the margin at which the gradient is zero."""
 
 import math
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ TRUE_REWARDS = REWARDS[PAIRS.flatten()]
 
 
 def given(label: float, pairs: Tensor = PAIRS) -> dict[str, Tensor]:
-    """A component that holds the same label at both completions of every pair."""
+    """Return a component with the same label at both completions of every pair."""
     return {"sure": torch.full((2 * len(pairs),), label, dtype=torch.float64)}
 
 
 def labels(objective: SoftDpo, better: Sequence[float], worse: Sequence[float]) -> Tensor:
-    """Labels of pairs whose completions are worth so much in total."""
+    """Return the labels of pairs whose completions have these total rewards."""
     pairs = torch.zeros(len(better), 2, dtype=torch.long)
     reward = torch.tensor([value for pair in zip(better, worse, strict=True) for value in pair], dtype=torch.float64)
     return objective._labels(batch_of_pairs(pairs, reward=reward))
@@ -86,7 +86,7 @@ def test_certainty_falls_from_one_to_a_half_as_the_values_come_near() -> None:
 
 @pytest.mark.parametrize("label", ["certainty", "strength"])
 def test_where_nothing_is_in_doubt_it_is_dpo(label: Literal["strength", "certainty", "given"]) -> None:
-    """UPO's and OSP's labels are one for pairs that differ by more than any doubt."""
+    """The labels of UPO and OSP are 1 for pairs whose rewards differ by 1000."""
     reward = torch.tensor([1000.0, 0.0], dtype=torch.float64).repeat(len(PAIRS))
     loss = losses(SoftDpo(beta=0.3, label=label), LOGITS, reward=reward)
     torch.testing.assert_close(loss, losses(Dpo(beta=0.3), LOGITS))

@@ -1,4 +1,4 @@
-"""What must be true of the tapered objective, each test named as the theorem it checks."""
+"""The tapered objective: REINFORCE on policy, bounded weights of bad completions, and imitation of good ones."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from tests.support.tiny_batches import make_batch, numbers
 
 
 def batch(advantage: Tensor, behaviour: Tensor) -> TokenBatch:
-    """Completions of one token each."""
+    """Return completions of one token each."""
     return make_batch(advantage, behaviour, behaviour)
 
 
@@ -62,7 +62,7 @@ def test_however_far_the_policy_is_from_the_sampler_no_gradient_exceeds_the_adva
 
 
 def test_bad_completions_alone_cannot_drive_the_policy_away_for_ever() -> None:
-    """Of two actions drawn evenly only the bad one is ever shown: its push falls with the square of its chance."""
+    """The sampler draws two actions evenly, but only the bad one is trained on. Its gradient falls with its chance."""
     logits = torch.zeros(2, dtype=torch.float64)
     for _ in range(200):
         logits.requires_grad_()
@@ -70,7 +70,7 @@ def test_bad_completions_alone_cannot_drive_the_policy_away_for_ever() -> None:
         losses, _ = Tapered()(log_prob, batch(numbers(-1.0), numbers(0.5).log()))
         (step,) = torch.autograd.grad(losses.sum(), logits)
         chance = log_prob.detach().exp()
-        # weight (2 p) times grad log p = 1 - p at the action's own logit
+        # weight min(2 p, 1) times the gradient of log p at the action's own logit, 1 - p
         torch.testing.assert_close(step[:1], (2 * chance).clamp(max=1) * (1 - chance))
         logits = (logits - step).detach()
     assert float(step.abs().max()) < 0.02 and float(logits.softmax(0)[0]) > 1e-3

@@ -1,4 +1,4 @@
-"""What must be true of the list loss, each test named as the theorem it checks."""
+"""The list loss: compared with its definition and with DPO, the ranks of a list, and the gradient."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ TWO_PLACES = 1 - 1 / math.log2(3)
 
 
 def by_definition(scores: Sequence[float], worth: Sequence[float]) -> float:
-    """The loss of one list, written as the formula stands."""
+    """Return the loss of one list, computed directly from its definition."""
     order = sorted(range(len(scores)), key=lambda i: -scores[i])
     rank = {i: place + 1 for place, i in enumerate(order)}
     total = 0.0
@@ -42,7 +42,7 @@ def test_lists_side_by_side_are_each_the_formula_as_it_stands() -> None:
     generator = torch.Generator().manual_seed(0)
     log_prob, reference = torch.randn(2, 9, dtype=torch.float64, generator=generator).unbind()
     worth = [1.0, 0.0, 0.5, 0.0, 1.2, 0.3, 0.3, 0.9, 0.0]
-    group = [0, 1, 0, 1, 0, 1, 1, 0, 2]  # not side by side, and one alone
+    group = [0, 1, 0, 1, 0, 1, 1, 0, 2]  # the members of a list are not adjacent; the last list has only one
     loss, watch = Tpo(beta=0.7)(log_prob, batch_of_lists(worth, reference.tolist(), group))
     scores = (0.7 * (log_prob - reference)).tolist()
     members = [[i for i, number in enumerate(group) if number == which] for which in range(3)]

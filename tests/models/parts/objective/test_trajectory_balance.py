@@ -1,4 +1,4 @@
-"""What must be true of trajectory balance, each test named as the theorem it checks, on a tree of two tokens."""
+"""Trajectory balance on a tree of two tokens: zero loss at the target only, and the gradient of the reverse KL."""
 
 from dataclasses import replace
 from itertools import product
@@ -15,12 +15,12 @@ from tests.support.tiny_batches import make_batch
 BETA = 0.5
 REWARDS = torch.tensor([1.0, 0.0, 0.5, 0.8], dtype=torch.float64)
 PRIOR = torch.tensor([[-0.5, -0.9], [-0.5, -0.6], [-1.0, -0.3], [-1.0, -1.3]], dtype=torch.float64)
-"""Log-probs of both tokens of the four leaves, [leaves, 2]."""
+"""Log-probs of both tokens of the four leaves under the prior, [leaves, 2]."""
 START = torch.tensor([0.4, -0.2, 0.9], dtype=torch.float64)
 
 
 def tree(logits: Tensor) -> Tensor:
-    """Log-probs of the leaves 00, 01, 10, 11 of a policy with a logit at the root and one below each branch, [4, 2]."""
+    """Return log-probs of both tokens of the leaves 00, 01, 10, 11; logits are of the root and the branches, [4, 2]."""
     first = torch.stack([torch.nn.functional.logsigmoid(logits[0]), torch.nn.functional.logsigmoid(-logits[0])])
     second = torch.stack([torch.nn.functional.logsigmoid(logits[1:]), torch.nn.functional.logsigmoid(-logits[1:])], 1)
     return torch.stack([first.repeat_interleave(2), second.flatten()], 1)
@@ -31,7 +31,7 @@ def target(prior: float) -> Tensor:
 
 
 def group_of(leaves: Tensor, behaviour: Tensor = PRIOR) -> TokenBatch:
-    """One prompt; completions of two tokens."""
+    """Return a batch of one prompt with completions of two tokens."""
     count = len(leaves)
     return make_batch(
         advantage=torch.zeros(2 * count, dtype=torch.float64),
@@ -50,7 +50,7 @@ def loss_of(logits: Tensor, leaves: tuple[int, ...], prior: float) -> tuple[Tens
 
 
 def balanced(prior: float) -> Tensor:
-    """The logits of the tree that samples the target."""
+    """Return the logits of the tree that samples the target."""
     leaf = target(prior)
     branch = torch.stack([leaf[:2].sum(), leaf[0] / leaf[:2].sum(), leaf[2] / leaf[2:].sum()])
     return torch.logit(branch)

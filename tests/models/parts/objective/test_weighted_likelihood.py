@@ -1,4 +1,4 @@
-"""What must be true of weighted likelihood, each test named as the theorem it checks."""
+"""Weighted likelihood: its loss and gradient, and the completions that the recipes RAFT and OREAL train on."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from models.parts.select.best_of_n import BestOfN
 from models.recipes.load import load_recipe
 from tests.support.tiny_batches import make_batch
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 LOG_PROB = torch.tensor([-1.0, -2.0, -0.3], dtype=torch.float64)
 
@@ -57,11 +57,11 @@ def losses(
     rewards: Tensor,
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    """Chosen completions and their losses, one token each."""
+    """Return the places of the chosen completions and their losses, one token each."""
     whole = scored(rewards, sizes)
     kept = select(whole)
     log_prob = -torch.arange(1.0, 1.0 + len(rewards), dtype=torch.float64)[kept]
-    chosen = advantage.of_completions(make_world(), whole.take(kept))
+    chosen = advantage.of_completions(make_resources(), whole.take(kept))
     seen = make_batch(
         advantage=chosen,
         behaviour=log_prob,
@@ -72,24 +72,24 @@ def losses(
 
 
 EXACT = torch.tensor([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
-"""What is right of 12 completions: some, none, some and all of a prompt."""
+"""Whether each of 12 completions is right: some, none, some and all of the three of a prompt."""
 SCORES = torch.tensor([2.1, -0.3, 1.4, 0.2, 0.9, 0.1, -1.2, 1.8, 0.6, 0.3, -0.4, 1.1], dtype=torch.float64)
-"""What a reward model says of them, and not always with reason."""
+"""Scores of a reward model for them; some disagree with what is right."""
 PROMPTS = [3, 3, 3, 3]
 
 
 def trained_on_by(name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Places of the completions that a recipe trains on, in order, their advantages and losses without any KL."""
+    """Return the places of a recipe's training completions, in order, their advantages and losses without KL."""
     recipe = load_recipe(name)
     metrics = {reward.label: EXACT if reward.name == "exact_answer" else SCORES.sigmoid() for reward in recipe.rewards}
     total = sum((reward.weight * metrics[reward.label] for reward in recipe.rewards), torch.zeros(len(EXACT)))
-    places = torch.arange(len(EXACT), dtype=torch.float64)  # a component for the eye, which says who is who
+    places = torch.arange(len(EXACT), dtype=torch.float64)  # a component that only identifies completions
     chosen = scored(total, PROMPTS, {**metrics, "place": places})
     for select in recipe.select:
         chosen = chosen.take(select(chosen))
     kept, order = chosen.components["place"].long().sort()
     assert isinstance(recipe.advantage, CompletionAdvantage)
-    advantage = recipe.advantage.of_completions(make_world(), chosen)[order]
+    advantage = recipe.advantage.of_completions(make_resources(), chosen)[order]
     log_prob = -1.0 - kept.double() / 10
     objective: Any = recipe.objective
     loss, _ = replace(objective, kl=0.0)(log_prob, make_batch(advantage, log_prob, log_prob, None, kept))
@@ -97,9 +97,9 @@ def trained_on_by(name: str) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_raft_clones_one_right_answer_of_each_prompt_that_has_any() -> None:
-    """Through all that the recipe selects and weighs, not through the objective alone."""
+    """The test applies the recipe's selectors and advantage too, not only its objective."""
     cloned, ones, loss = trained_on_by("raft")
-    assert (cloned // 3).tolist() == [0, 2, 3] and EXACT[cloned].min() == 1  # none of the prompt that has none right
+    assert (cloned // 3).tolist() == [0, 2, 3] and EXACT[cloned].min() == 1  # prompt 1 has no right answer
     torch.testing.assert_close(ones, torch.ones_like(ones))
     torch.testing.assert_close(loss, 1.0 + cloned.double() / 10)
 
@@ -107,7 +107,7 @@ def test_raft_clones_one_right_answer_of_each_prompt_that_has_any() -> None:
 def test_oreal_clones_what_is_right_and_pushes_away_what_is_wrong_where_a_prompt_has_both() -> None:
     kept, advantage, _ = trained_on_by("oreal")
     assert kept.tolist() == list(range(12))
-    mixed = (kept // 3 == 0) | (kept // 3 == 2)  # of the others one is all wrong and one all right
+    mixed = (kept // 3 == 0) | (kept // 3 == 2)  # the other prompts are all wrong or all right
     assert torch.equal(advantage != 0, mixed)
     assert torch.equal((advantage > 0)[mixed], (EXACT > 0)[mixed])
 
@@ -116,5 +116,5 @@ def test_negatives_of_zero_silence_what_is_wrong_even_where_it_is_chosen() -> No
     rewards = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
     _, cloned = losses(BestOfN(worst=0), NoAdvantage(), WeightedLikelihood(), rewards, [3])
     _, silent = losses(BestOfN(worst=2), Balanced(negatives=0.0), WeightedLikelihood(), rewards, [3])
-    silenced = torch.cat([3.0 * cloned, torch.zeros(2, dtype=torch.float64)])  # one right token of three
+    silenced = torch.cat([3.0 * cloned, torch.zeros(2, dtype=torch.float64)])  # weight 3: one of three tokens is right
     torch.testing.assert_close(silent, silenced)

@@ -1,4 +1,4 @@
-"""What must be true of weighted preference optimisation, each test named as the theorem it checks."""
+"""Weighted preference optimisation: DPO times the weight of each pair, and recipes without that weight."""
 
 import math
 from dataclasses import replace
@@ -17,16 +17,16 @@ from tests.support.tiny_batches import numbers
 
 
 def weighted(objective: Wpo, typicality: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Loss and gradient of random pairs whose answers have this typicality, [2 * pairs]."""
+    """Return loss and gradient for random pairs whose answers have this typicality, [2 * pairs]."""
     pairs = random_pairs(seed)
     batch = replace(pairs.batch, components={"typicality": typicality})
     return as_it_is(objective, replace(pairs, batch=batch))
 
 
 def test_loss_and_gradient_are_dpos_times_the_weight_of_each_pair() -> None:
-    """wzhouad/WPO, scripts/run_wpo.py: weight = clamp(exp(better + worse), max=1), detached."""
+    """The published weight is clamp(exp(better + worse), max=1), detached (wzhouad/WPO, scripts/run_wpo.py)."""
     typicality = -torch.rand(2 * PAIRS, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    typicality[:2] = numbers(0.5, 0.2)  # as likely as samples or likelier: held to one
+    typicality[:2] = numbers(0.5, 0.2)  # at least as likely as samples: the weight is limited to 1
     loss, gradient = weighted(Wpo(beta=0.4), typicality)
     plain = random_pairs()
     dpo, _ = Dpo(beta=0.4)(plain.batch.by_pair(plain.log_prob), plain.batch)

@@ -1,4 +1,4 @@
-"""What must be true of optimistic DPO, each test named as the theorem it checks."""
+"""Optimistic DPO: DPO as a limit, and the exact gradient of its exploration term."""
 
 from itertools import product
 
@@ -13,11 +13,11 @@ from tests.support.enumerable_pairs import PAIRS, REFERENCE, batch_of_pairs, los
 LOGITS = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
 POLICY = LOGITS.softmax(0)
 ALL = torch.tensor(list(product(range(4), repeat=2)))
-"""Every two draws, equal ones included, [16, 2]."""
+"""All pairs of draws, equal ones included, [16, 2]."""
 
 
 def optimism(chance: Tensor, origins: list[str], pairs: Tensor = ALL) -> Tensor:
-    """Exact gradient of the expected exploration term alone with respect to the logits, [answers]."""
+    """Return the exact gradient of the expected exploration term alone with respect to the logits, [answers]."""
     metrics = {"origins": origins * len(pairs)}
     with_term = mean_gradient(Xpo(alpha=1.0, beta=0.3), LOGITS, chance, pairs, **metrics)
     return with_term - mean_gradient(Xpo(alpha=0.0, beta=0.3), LOGITS, chance, pairs, **metrics)
@@ -42,7 +42,7 @@ def test_a_pair_by_hand() -> None:
 def test_its_mean_gradient_moves_mass_from_where_the_reference_goes_to_where_it_does_not(
     origins: list[str], better_first: bool
 ) -> None:
-    """Whichever of the two was judged better: descent raises exactly the answers that the policy finds likelier."""
+    """Descent raises the answers that are likelier under the policy than the reference, whichever was judged better."""
     of_first, of_second = (REFERENCE.exp(), POLICY) if better_first else (POLICY, REFERENCE.exp())
     chance = of_first[ALL[:, 0]] * of_second[ALL[:, 1]]
     torch.testing.assert_close(optimism(chance, origins), REFERENCE.exp() - POLICY)

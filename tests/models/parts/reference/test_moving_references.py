@@ -1,4 +1,4 @@
-"""What must be true of references that follow the policy, each test named as the theorem it checks."""
+"""References that follow the policy: moving averages, resets, their optimiser state, resumed runs and adapters."""
 
 import copy
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def models(rounds: int = 7) -> tuple[nn.Linear, list[nn.Linear]]:
-    """A reference, and the policy as it is after each round, in float64."""
+    """Return a reference and the policy after each round, in float64."""
     torch.manual_seed(0)
     policies = [nn.Linear(3, 2).double() for _ in range(rounds + 1)]
     return copy.deepcopy(policies[0]), policies[1:]
@@ -92,7 +92,7 @@ def loop(
 
 
 def same_state(first: Learner, other: Learner) -> bool:
-    """Whether two optimisers hold the same moments, bit for bit."""
+    """Return whether two optimisers hold the same moments, bit for bit."""
     left, right = first.optimiser.state_dict()["state"], other.optimiser.state_dict()["state"]
     return left.keys() == right.keys() and all(
         torch.equal(torch.as_tensor(left[place][name]), torch.as_tensor(right[place][name]))
@@ -111,7 +111,7 @@ def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_c
     assert learner.updates == 4 * SCHEDULE.epochs * SCHEDULE.minibatches
     going, told_frozen = loop(start, tmp_path / "frozen", Frozen(), rounds=4)
     assert len(going.optimiser.state) == len(list(going.policy.parameters())) and going.updates == learner.updates
-    for number in (1, 2, 3, 4):  # warm-up and decay of the step size know nothing of the reset
+    for number in (1, 2, 3, 4):  # the schedule of the learning rate does not depend on the reset
         name = "policy/learning_rate"
         assert diary.metrics[number][name] == told_frozen.metrics[number][name]
 
@@ -139,8 +139,8 @@ def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start: Pat
 @pytest.mark.parametrize(
     "reference",
     [
-        HardReset(every=2),  # in the round of the checkpoint: it holds an optimiser without moments
-        HardReset(every=3),  # after the checkpoint, in the round of the kill: the reset is done a second time
+        HardReset(every=2),  # resets in the round of the checkpoint, which holds an optimiser without moments
+        HardReset(every=3),  # resets after the checkpoint, in the round of the kill, so the reset is repeated
         MovingAverage(decay=0.8),
     ],
     ids=lambda reference: f"{reference.name} every {reference.every}",
@@ -159,7 +159,7 @@ def test_a_killed_run_goes_on_across_a_move_of_the_reference_and_ends_bit_for_bi
 
 
 def adapted(seed: int) -> nn.Module:
-    """A policy with an adapter that has learned something, in float64."""
+    """Return a policy with an adapter of random weights, in float64."""
     policy = with_adapter(tiny_policy(), LoraSettings(rank=2, alpha=4), seed=0)
     with torch.no_grad():
         for name, parameter in policy.named_parameters():

@@ -1,4 +1,4 @@
-"""What must be true of the forms in which answers are read; the table of them is answer_forms.py."""
+"""Tests of the forms in which answers are read; answer_forms.py holds the table of the forms."""
 
 import subprocess
 import sys
@@ -119,6 +119,6 @@ def test_a_sentence_is_told_from_names_numbers_and_lists() -> None:
     ["<answer>", "</think>", "```\n", "\\boxed{1} ", "answer is Dr. ", "\u0301\u0316", "#### a ", "# final ", "A:\n\n"],
 )
 def test_half_a_megabyte_of_any_mark_is_read_like_a_short_text(piece: str) -> None:
-    text = piece * (500_000 // len(piece))  # where the time grows with its square, this takes hours
+    text = piece * (500_000 // len(piece))  # with quadratic time, this takes hours
     assert not same_answer(text, "18")
     assert extract_answer(f"{text}\n#### 18") == "18"

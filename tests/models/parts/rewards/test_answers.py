@@ -1,4 +1,4 @@
-"""What must be true of reading and comparing answers, on real solutions and on hostile text."""
+"""Tests of reading and comparing answers, with real solutions and with hostile text."""
 
 import json
 import random
@@ -22,7 +22,7 @@ def test_every_reference_answer_of_gsm8k_is_parsed_and_accepted(shared_data: Pat
     for solution in solutions:
         answer = extract_answer(solution)
         assert answer is not None and same_answer(answer, answer), solution
-        value = Fraction(answer_key(answer))  # a number, and the one that the data set's own reading gives
+        value = Fraction(answer_key(answer))  # the key is a number, equal to the answer as the data set writes it
         assert value == Fraction(solution.split("#### ")[1].replace(",", "")), solution
         assert not same_answer(str(value + 1), answer) and not same_answer(str(-value - 1), answer)
 
@@ -237,7 +237,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_a_megabyte_of_any_piece_is_read_like_a_short_text(piece: str) -> None:
-    text = piece * (1_000_000 // len(piece))  # a quadratic reader would need hours here
+    text = piece * (1_000_000 // len(piece))  # with quadratic time, this takes hours
     extract_answer(text, last_number=True)
     assert not same_answer(text, "18")
     assert extract_answer(text + "\n#### 18") == "18"

@@ -1,8 +1,8 @@
-"""An answer that only a tool or an environment says earns the policy nothing, through any reward there is.
+"""An answer that only a tool or an environment states earns the policy nothing, with any reward.
 
-An episode whose environment gives the answer away is worth what it is worth with the environment's words replaced by as
-many others. What reads a model's probabilities is asked with the leak behind the policy's last word: before it, the
-policy's later words are said in another context, whose probabilities are not the environment's words but its own.
+The reward of an episode must not change if the environment's text, which gives the answer away, is replaced by
+another text of as many tokens. A reward that reads a model's probabilities is tested only with the leak after the
+policy's last token. An earlier leak changes the context of the policy's later tokens, and thus their probabilities.
 """
 
 import zlib
@@ -19,9 +19,9 @@ from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.readings import Readings
 from models.method.registry import parts
+from models.method.resources import RunResources
 from models.method.reward import Blend, Reward
 from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
-from models.method.world import World
 from models.parts.rewards.episodes.policy_rules import PolicyRules, Rule
 from models.parts.rewards.episodes.severity import Severity
 from models.parts.rewards.rules.python_file import PythonReward
@@ -32,7 +32,7 @@ from tests.support.tiny_episodes import ENDING
 from tests.support.tiny_judges import Scripted
 from tests.support.tiny_loops import SCHEDULE, new_learner
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 CALL = '{"name": "add", "arguments": {"x": "1", "y": "2"}}'
 PROGRAM = "```python\ndef seven():\n    return 7\n```"
@@ -48,7 +48,7 @@ SUM = Problem("p", "1 + 2 =", "7", tokens=(4,))
 
 @dataclass(frozen=True)
 class Case:
-    """What a reward holds an episode against, and what its environment says that would be right."""
+    """One reward's case: the leak, which would be right if the policy wrote it, the problem, and the settings."""
 
     leak: str = "#### 7"
     problem: Problem = SUM
@@ -77,7 +77,7 @@ CASES = {
         settings=lambda: {"documents": str(DOCUMENTS / "expansions.jsonl")},
     ),
     "word_share": Case("bye", settings=lambda: {"words": ("bye",)}),
-    "cost": Case(settings=lambda: {"calls": {"calculator": 1.0}, "heard": {"calculator": 0.1}, "written": 0.01}),
+    "cost": Case(settings=lambda: {"calls": {"calculator": 1.0}, "outputs": {"calculator": 0.1}, "written": 0.01}),
 }
 BY_WORDS = {
     "exact_answer", "solved", "similarity", "hierarchical", "win_rate", "call_match", "call_errors", "regret",
@@ -85,11 +85,15 @@ BY_WORDS = {
     "constraints", "abstention", "claim_support", "math_verify", "search_results",
     "word_share",
 }  # fmt: skip
-"""What is worth something else where the policy says the same words itself."""
+"""Rewards that change if the policy itself states the leaked text."""
 
 
 def episode(case: Case, heard: str, *, between: bool, aloud: bool = False) -> Rollout:
-    """Two turns and what the environment says between them or behind them; the ids of what is heard are as many."""
+    """Make an episode of two turns, with the environment's text between them or after them.
+
+    The environment's text has equally many tokens with and without the leak. With `aloud`, the policy states the
+    leak.
+    """
     words = ["3 +", "8 = ;"]
     said = [list(ids) for ids in ENDING.completions(words)]
     leaked = ENDING.inside(["\n#### 7\n" if heard == case.leak else "\n#### 3\n"])[0]
@@ -117,7 +121,7 @@ def episode(case: Case, heard: str, *, between: bool, aloud: bool = False) -> Ro
 
 
 def made_of(name: str, folder: Path) -> Reward:
-    """A reward of the registry as a recipe would have it."""
+    """Return a reward of the registry with the settings of its case."""
     if name == "python":
         path = folder / "mine.py"
         path.write_text(
@@ -136,14 +140,14 @@ def made_of(name: str, folder: Path) -> Reward:
 
 
 def worth(reward: Reward, rollouts: Sequence[Rollout]) -> list[float]:
-    """Values of a round, by parts that have learned nothing yet."""
+    """Return the values of the rollouts, with parts that have not been trained."""
     learner = new_learner(SCHEDULE)
     learner.policy, learner.reference = tiny_policy(), tiny_policy(seed=1, spread=2.0).requires_grad_(False)
     if reward.companion:
         torch.manual_seed(5)
         companion = reward.accompany(learner.policy)
         assert companion is not None
-        with torch.no_grad():  # heads begin at zero, and would be equal whatever they read
+        with torch.no_grad():  # heads begin at zero and would give equal values for any input
             for parameter in companion.model.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
         learner.companions[reward.companion] = companion
@@ -160,19 +164,21 @@ def worth(reward: Reward, rollouts: Sequence[Rollout]) -> list[float]:
 
     read: Scorer = StepScorer(values, ProcessReading(), ENDING) if reward.needs_steps else scorer
     read = GoalScorer(scorer, near) if reward.needs_goal else read
-    world: World = make_world(scorer=read, learner=learner, codec=ENDING, readings=Readings(learner, 16384))
+    resources: RunResources = make_resources(
+        scorer=read, learner=learner, codec=ENDING, readings=Readings(learner, 16384)
+    )
     verdicts = WORDS if reward.name == "judge_pairs" else "0123456789"
 
     def says(question: str, vote: int) -> str:
         chance = zlib.crc32(question.encode())
         return f"{('right', 'wrong')[chance % 2]} ; #### {verdicts[chance % len(verdicts)]}"
 
-    world = replace(world, judge=Scripted(says))
-    return [float(value) for value in reward(world, rollouts)]
+    resources = replace(resources, judge=Scripted(says))
+    return [float(value) for value in reward(resources, rollouts)]
 
 
 def with_a_sibling(rollout: Rollout) -> list[Rollout]:
-    """Rewards that compare need another of the group, and one of another prompt."""
+    """Add a completion of the same group and one of another prompt, which rewards that compare need."""
     sibling = replace(
         rollout,
         completion=(5, 6),
@@ -188,8 +194,8 @@ def with_a_sibling(rollout: Rollout) -> list[Rollout]:
 NAMES = sorted(
     name
     for name, part in parts("rewards").items()
-    if not issubclass(part, Blend)  # it reads what other rewards say
-    and name != "exploitability"  # it reads no episode, but the game's own states
+    if not issubclass(part, Blend)  # it reads the values of other rewards
+    and name != "exploitability"  # it reads the game's own states and no episode
 )
 
 

@@ -1,4 +1,4 @@
-"""What must be true of answers that leave the problem to be worked out, or say two things: SymPy would work it out."""
+"""Answers that leave a computation undone, or state two things, are wrong although SymPy would evaluate them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def end_of_workers() -> Iterator[None]:
 
 
 def right(expected: str, given: list[str]) -> list[str]:
-    """Which of the answers are right."""
+    """Return the answers that are right."""
     verdicts = MathVerify().right([Attempt(Problem("p", "", expected), f"#### {text}", True) for text in given])
     return [text for text, verdict in zip(given, verdicts, strict=True) if verdict]
 

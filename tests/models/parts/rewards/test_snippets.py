@@ -1,4 +1,4 @@
-"""Values that are stated of code, tested by running it: each test named as the theorem it checks."""
+"""Tests of values that a completion states of code: a value is checked by running the code."""
 
 from collections import Counter
 from random import Random
@@ -8,14 +8,14 @@ import pytest
 
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.written import written_value
 from models.task_sets.snippets import SnippetsSettings, snippet, worked
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 REWARD = UnitTests(reads="value", wrong=0.0, failed=0.0, sandbox=SandboxSettings(seconds=20, workers=2))
 FORWARD = Problem("f", "", tests=f"{snippet('', '3', 'a += 4 ; a *= 2', 'a')}assert given() == snippet()\n")
 FAILING = Problem("e", "", tests=f"{snippet('', '3', 'a += 4 ; a %= 0', 'a')}assert given() == snippet()\n")
@@ -39,14 +39,14 @@ FORWARD, FAILING, BACKWARD = (
         (FAILING, "#### ValueError", 0.0),
         (FAILING, "#### 7", 0.0),
         (BACKWARD, "#### 3", 1.0),
-        (BACKWARD, "#### -3", 1.0),  # whatever makes the lines print it
+        (BACKWARD, "#### -3", 1.0),  # any input that gives this result is right
         (BACKWARD, "#### 9", 0.0),
         (BACKWARD, "#### three", 0.0),
         (BACKWARD, "#### None", 0.0),
     ],
 )
 def test_a_stated_value_is_tested_by_the_code(problem: Problem, text: str, worth: float) -> None:
-    assert REWARD(WORLD, [rollout(text, problem)]).tolist() == [worth]
+    assert REWARD(RESOURCES, [rollout(text, problem)]).tolist() == [worth]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_what_is_stated_is_a_literal_or_a_text_and_is_never_run(text: str, value
 
 
 def test_no_text_whatever_raises_and_what_was_cut_is_worth_the_least() -> None:
-    assert bool((REWARD(WORLD, malformed(FORWARD)) <= 0).all())
-    assert REWARD(WORLD, [rollout("#### 14", FORWARD, finished=False)]).tolist() == [-1.0]
+    assert bool((REWARD(RESOURCES, malformed(FORWARD)) <= 0).all())
+    assert REWARD(RESOURCES, [rollout("#### 14", FORWARD, finished=False)]).tolist() == [-1.0]
     assert REWARD.right([Attempt(FORWARD, "#### 14", True), Attempt(FORWARD, "#### 14", False)]) == [True, False]
 
 
@@ -75,7 +75,7 @@ def test_demonstrations_are_what_their_flaw_says_in_every_direction() -> None:
         flaw, (text,) = settings.demonstrate(random, task)
         problem = Problem(str(number), task.prompt, task.answer, tests=task.tests, entry_point=task.entry_point)
         seen.append((task.level, flaw, rollout(text, problem)))
-    worth = REWARD(WORLD, [made for _, _, made in seen]).tolist()
+    worth = REWARD(RESOURCES, [made for _, _, made in seen]).tolist()
     for (level, flaw, made), value in zip(seen, worth, strict=True):
         assert value == (flaw == "none"), (level, made.text, made.problem.prompt)
     counts = Counter((level, flaw) for level, flaw, _ in seen)

@@ -1,4 +1,4 @@
-"""Sides of an idea and their weights in the prompt: values by hand, and what is no weight."""
+"""Weights that a prompt states for the sides of an idea: values by hand, and texts that are not weights."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from models.answers.constraints import Constraints, met
 from models.base.errors import UserError
 from models.datasets.params import checked, read_section
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules.word_share import WordShare
 from models.parts.rewards.shaping.prompt_weights import PromptWeights
 from models.recipes.load import load_recipe
 from models.task_sets.ideas import CHEAP, PARTS, SIDES, STRONG, IdeasSettings
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 ASKED = Problem("p", "known prune tune ; idea ?")
 
 
@@ -28,17 +28,17 @@ def test_listed_words_count_once_among_all() -> None:
     share = WordShare(words=("prune", "Distil"))
     texts = ["prune , distil", "prune , PRUNE , crop", "crop", "", "prune", ", ; ."]
     made = [rollout(text, ASKED) for text in texts]
-    assert share(WORLD, made).tolist() == pytest.approx([1.0, 1 / 3, 0.0, 0.0, 1.0, 0.0])
-    assert WordShare(words=("prune",), least=2)(WORLD, made[4:5]).tolist() == [0.5]
+    assert share(RESOURCES, made).tolist() == pytest.approx([1.0, 1 / 3, 0.0, 0.0, 1.0, 0.0])
+    assert WordShare(words=("prune",), least=2)(RESOURCES, made[4:5]).tolist() == [0.5]
 
 
 def test_new_words_are_those_that_the_prompt_does_not_hold() -> None:
     made = [rollout(text, ASKED) for text in ("prune , search", "search , search", "idea", "Search . survey")]
-    assert WordShare(counts="new")(WORLD, made).tolist() == [0.5, 0.5, 0.0, 1.0]
+    assert WordShare(counts="new")(RESOURCES, made).tolist() == [0.5, 0.5, 0.0, 1.0]
 
 
 def test_a_completion_that_was_cut_has_no_words() -> None:
-    assert WordShare(words=("prune",))(WORLD, [rollout("prune", ASKED, finished=False)]).tolist() == [0.0]
+    assert WordShare(words=("prune",))(RESOURCES, [rollout("prune", ASKED, finished=False)]).tolist() == [0.0]
 
 
 OF = {"novelty": r"novelty (\S+)", "feasibility": r"feasibility (\S+)"}
@@ -47,13 +47,13 @@ VALUES = {"novelty": torch.tensor([1.0, 0.25]), "feasibility": torch.tensor([0.0
 
 def weighed(prompt: str, missing: float = 0.0) -> list[float]:
     made = [rollout("", Problem(prompt, prompt)) for _ in range(2)]
-    return [float(value) for value in PromptWeights(of=OF, missing=missing).blend(WORLD, made, VALUES)]
+    return [float(value) for value in PromptWeights(of=OF, missing=missing).blend(RESOURCES, made, VALUES)]
 
 
 def test_each_prompt_weighs_as_it_says() -> None:
     assert weighed("novelty 2 feasibility 0") == [1.0, 0.25]
     assert weighed("novelty 1 feasibility 3") == pytest.approx([0.25, (0.25 + 3) / 4])
-    # only the balance counts, and not how large the numbers are
+    # only the ratio of the weights counts, not their size
     assert weighed("novelty 0.5 feasibility 1.5") == pytest.approx(weighed("novelty 1 feasibility 3"))
 
 
@@ -69,8 +69,8 @@ def test_without_any_weight_nothing_is_worth_anything() -> None:
 
 def test_prompts_of_a_round_keep_their_own_weights() -> None:
     made = [rollout("", Problem(prompt, prompt)) for prompt in ("novelty 1 feasibility 0", "novelty 0 feasibility 1")]
-    assert PromptWeights(of=OF).blend(WORLD, made, VALUES).tolist() == [1.0, 1.0]
-    assert PromptWeights(of=OF).blend(WORLD, [], {name: torch.zeros(0) for name in OF}).tolist() == []
+    assert PromptWeights(of=OF).blend(RESOURCES, made, VALUES).tolist() == [1.0, 1.0]
+    assert PromptWeights(of=OF).blend(RESOURCES, [], {name: torch.zeros(0) for name in OF}).tolist() == []
 
 
 def test_a_pattern_that_finds_no_number_is_refused() -> None:
@@ -82,7 +82,7 @@ def test_a_pattern_that_finds_no_number_is_refused() -> None:
 
 def test_any_text_has_a_share() -> None:
     for reward in (WordShare(words=("a",)), WordShare(counts="new")):
-        values = reward(WORLD, malformed(ASKED))
+        values = reward(RESOURCES, malformed(ASKED))
         assert torch.isfinite(values).all() and bool(((values >= 0) & (values <= 1)).all())
 
 

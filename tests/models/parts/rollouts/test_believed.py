@@ -1,4 +1,4 @@
-"""Talk in a game of hidden roles is worth what it changes of the others' beliefs, as computed by hand."""
+"""Talk in a game of hidden roles: a message is worth its change of the others' beliefs, as computed by hand."""
 
 from dataclasses import replace
 from math import log
@@ -17,7 +17,7 @@ from models.recipes.load import load_recipe
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tests.support.tiny_engines import Saying
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 GAME = Mole()
 PROMPT = "ada , bob and cem look for the mole"
@@ -39,18 +39,22 @@ def by_lines(read: list[str], seed: int) -> str:
 
 
 def weight(read: list[str], said: list[str]) -> float:
-    """Of accusing a name: one, and one more for every time that somebody was seen who has it."""
+    """Return the weight of accusing a name: 1, plus 1 for each message that reports having seen it."""
     return 1 + behind(read).count(f"saw {said[1]}")
 
 
 def played(say: object = by_lines, problem: Problem = PROBLEM, samples: int = 1, **settings: float) -> list[Rollout]:
     source = Believed(prompts=1, group_size=samples, max_tokens=40, turns=2, **settings)  # type: ignore[arg-type]
-    return source(make_world(Saying(CODEC, say, weight), codec=CODEC), [problem], 0)  # type: ignore[arg-type]
+    return source(make_resources(Saying(CODEC, say, weight), codec=CODEC), [problem], 0)  # type: ignore[arg-type]
 
 
 def test_a_message_is_worth_the_change_of_the_others_log_probability_of_the_truth() -> None:
-    """By hand. Red's words take blue from 2/3 to 1/2 and leave green at 1/2; blue's take green from 1/2 to 2/3; green's
-    change nothing. The mole is caught: one for each of the crew, two less for the mole, and one for a right vote."""
+    """The expected values are computed by hand.
+
+    Red's message lowers blue's belief from 2/3 to 1/2 and leaves green's at 1/2. Blue's message raises green's
+    belief from 1/2 to 2/3. Green's message changes nothing. The mole is caught: each of the crew gets 1, the mole
+    gets -2, and a right vote gets 1.
+    """
     red, blue, green = ([turn.reward for turn in rollout.episode.turns] for rollout in played())
     assert red == pytest.approx([-log((1 / 2) / (2 / 3)), -2.0])
     assert blue == pytest.approx([log((2 / 3) / (1 / 2)), 1.0 + 1.0])

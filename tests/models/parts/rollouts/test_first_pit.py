@@ -1,4 +1,4 @@
-"""What must be true of the pits of wrong answers, each test named as the theorem it checks."""
+"""The first pit of a wrong answer, the step that lowers its worth most: how it is found, paired and valued."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ from models.parts.rollouts.first_pit import FirstPit, first_pit
 from models.parts.select.siblings import Siblings
 from tests.support.tiny_engines import Saying
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, Sevens, new_learner, run, same_weights, save_start
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 Say = Callable[[list[str], int], str]
 PROMPT = "3 + 4 ="
@@ -32,11 +32,11 @@ START = len(CODEC.text([PROBLEM.tokens])[0].split())
 
 def pits(say: Say, problem: Problem = PROBLEM, **settings: Any) -> list[Rollout]:
     given = {"prompts": 1, "group_size": 2, "max_tokens": 24, "continuations": 4, "alternatives": 8, **settings}
-    return FirstPit(**given)(make_world(Saying(CODEC, say)), [problem], 0)
+    return FirstPit(**given)(make_resources(Saying(CODEC, say)), [problem], 0)
 
 
 def wrong_at_five(words: list[str], seed: int) -> str:
-    """Says 1 or 2 first, of no account, then 5 or 6, and ends right behind a 6 alone."""
+    """Return a continuation: 1 or 2, which has no effect, then 5 or 6. The answer is right only after a 6."""
     said = words[START:]
     first = "" if said else ("1 ; ", "2 ; ")[seed % 2]
     if "5" in said or "6" in said:
@@ -48,8 +48,8 @@ def wrong_at_five(words: list[str], seed: int) -> str:
 @pytest.mark.parametrize(
     ("worth", "pit"),
     [
-        ([0.5, 0.5, 0.75, 0.125, 0.0], 2),  # -0.625 is the greatest loss, though 0 the least worth
-        ([0.5, 0.25, 0.25, 0.0], 0),  # of two that cost a quarter the first
+        ([0.5, 0.5, 0.75, 0.125, 0.0], 2),  # the greatest loss is 0.625, although the least worth is 0
+        ([0.5, 0.25, 0.25, 0.0], 0),  # of two steps that lose a quarter, the first
         ([0.0, 0.0, 0.0], 0),
         ([0.25, 0.5, 1.0, 0.0], 2),
         ([1.0, 1.0], 0),
@@ -61,7 +61,7 @@ def test_the_first_pit_is_the_step_that_takes_most_off_by_hand(worth: list[float
 
 def test_a_wrong_answer_is_blamed_on_its_bad_step_behind_the_good_ones() -> None:
     made = pits(wrong_at_five, group_size=8)
-    assert {rollout.group for rollout in made} == {0, 1}  # behind 1 and behind 2
+    assert {rollout.group for rollout in made} == {0, 1}  # after 1 and after 2
     for group in (0, 1):
         bad, good = [rollout for rollout in made if rollout.group == group]
         assert (bad.text, good.text) == ("5 ;", "6 ;") and (bad.source.value, good.source.value) == (0.0, 1.0)
@@ -73,7 +73,7 @@ def test_a_wrong_answer_is_blamed_on_its_bad_step_behind_the_good_ones() -> None
 
 def test_siblings_pair_the_better_step_with_the_pit() -> None:
     made = pits(wrong_at_five, group_size=8)
-    values = SourceValue()(make_world(), made)
+    values = SourceValue()(make_resources(), made)
     chosen = Siblings(margin=0.25)(Scored(made, values, {}, {}))
     assert [made[index].text for index in chosen.tolist()] == ["6 ;", "5 ;"] * 2
 
@@ -81,7 +81,7 @@ def test_siblings_pair_the_better_step_with_the_pit() -> None:
 def test_equal_steps_count_once_and_a_pit_without_another_step_makes_no_pair() -> None:
     made = pits(lambda words, seed: "5 ; #### 3" if len(words) == START else "#### 3", group_size=4)
     assert [(rollout.text, rollout.source.value) for rollout in made] == [("5 ;", 0.0)]
-    assert len(Siblings()(Scored(made, SourceValue()(make_world(), made), {}, {}))) == 0
+    assert len(Siblings()(Scored(made, SourceValue()(make_resources(), made), {}, {}))) == 0
 
 
 def test_right_answers_have_no_pits() -> None:
@@ -99,7 +99,7 @@ def test_the_last_step_of_an_answer_is_worth_its_verdict() -> None:
 
 
 def test_pits_are_not_judged_by_the_continuations_that_they_were_chosen_by() -> None:
-    """Every step is worth a half: the least of ten estimates is far less, an estimate of it anew is not."""
+    """Every step is worth a half. The least of ten estimates is far below that; a new estimate of its step is not."""
 
     def say(words: list[str], seed: int) -> str:
         said = words[START:].count(";")
@@ -108,7 +108,7 @@ def test_pits_are_not_judged_by_the_continuations_that_they_were_chosen_by() -> 
     others = [CODEC.prompts([f"{PROMPT} {first} {second}"])[0] for first in range(10) for second in range(10)]
     problems = [replace(PROBLEM, tokens=tuple(ids)) for ids in others]
     source = FirstPit(group_size=1, max_tokens=40, continuations=4, alternatives=1)
-    made = source(make_world(Saying(CODEC, say)), problems, 0)
+    made = source(make_resources(Saying(CODEC, say)), problems, 0)
     worth = [rollout.source.value for rollout in made if rollout.text == "1 ;" and rollout.source.value is not None]
     assert len(worth) >= 20 and 0.35 < sum(worth) / len(worth) < 0.65
 
@@ -116,7 +116,7 @@ def test_pits_are_not_judged_by_the_continuations_that_they_were_chosen_by() -> 
 def test_a_round_has_the_same_steps_again_and_the_next_one_others() -> None:
     def steps(number: int) -> list[tuple[str, float | None]]:
         source = FirstPit(group_size=8, max_tokens=24, continuations=4, alternatives=2)
-        made = source(make_world(Saying(CODEC, wrong_at_five)), [PROBLEM, replace(PROBLEM, id="q")], number)
+        made = source(make_resources(Saying(CODEC, wrong_at_five)), [PROBLEM, replace(PROBLEM, id="q")], number)
         return [(rollout.text, rollout.source.value) for rollout in made]
 
     assert steps(0) == steps(0)
@@ -133,7 +133,7 @@ def test_whatever_is_said_has_a_value(text: str, answer: str) -> None:
 def test_a_real_policy_stays_within_its_tokens_and_a_group_behind_one_prefix(tmp_path: Path) -> None:
     engine = TransformersEngine(save_start(tmp_path), EngineSettings(precision="float32"), end=CODEC.ends)
     source = FirstPit(prompts=4, group_size=4, max_tokens=8, continuations=2, marks=("+", "=", "7"))
-    made = source(make_world(engine), PROBLEMS[:4], 0)
+    made = source(make_resources(engine), PROBLEMS[:4], 0)
     counts = [sum(rollout.group == group for rollout in made) for group in range(made[-1].group + 1)]
     assert 2 <= max(counts) <= source.largest_group()
     for rollout in made:
@@ -146,7 +146,8 @@ def test_a_real_policy_stays_within_its_tokens_and_a_group_behind_one_prefix(tmp
 def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path: Path) -> None:
     schedule = replace(SCHEDULE, rounds=4, epochs=1, minibatches=1)
     source = FirstPit(prompts=4, group_size=4, max_tokens=8, continuations=4, marks=("+", "=", "7"))
-    slots = Slots(source, [Sevens()], [Siblings()], NoAdvantage(), Dpo(), Frozen())  # so untrained it is never right
+    # The start is not trained and gives no right answer, so its answers have pits.
+    slots = Slots(source, [Sevens()], [Siblings()], NoAdvantage(), Dpo(), Frozen())
     start = save_start(tmp_path / "policy")
     whole, _ = run(start, tmp_path / "whole", slots=slots, schedule=schedule)
     run(start, tmp_path / "killed", slots=slots, schedule=schedule, killed_in=3)

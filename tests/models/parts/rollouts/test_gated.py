@@ -1,4 +1,4 @@
-"""What must be true of completions that two models write by turns, each test named as the theorem it checks."""
+"""Completions that policy and reference write together: a gate chooses the writer of each token."""
 
 import copy
 from collections import Counter
@@ -18,10 +18,10 @@ from models.learner.packing import Sequences
 from models.method.fit import fit_round
 from models.method.learner import Learner
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.selective import Selective
 from models.parts.objective.grpo import Grpo
@@ -30,7 +30,7 @@ from models.parts.rollouts.mixture import Mixture
 from models.policies.build import LoraSettings, with_adapter
 from tests.support.device_here import DEVICE
 from tests.support.tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 pytestmark = pytest.mark.rotating(of=6)
 
@@ -47,8 +47,11 @@ def other() -> Any:
     return tiny_policy(seed=1, spread=3.0)
 
 
-def world(odds: float | None = None, reference: Any = "other", learned: nn.Module | None = None) -> World:
-    """Two models that do not agree, in float64; a gate of the same log-odds everywhere, or one that looks."""
+def resources(odds: float | None = None, reference: Any = "other", learned: nn.Module | None = None) -> RunResources:
+    """Make resources with two different models in float64, and a gate.
+
+    The gate has log-odds `odds` everywhere. Without `odds`, it depends on the state.
+    """
     reference = other() if reference == "other" else reference
     gate = Selective().accompany(policy())
     head: Any = gate.model
@@ -61,11 +64,11 @@ def world(odds: float | None = None, reference: Any = "other", learned: nn.Modul
     learned = learned or policy()
     optimiser = torch.optim.SGD(learned.parameters())
     learner = Learner(learned, optimiser, reference, None, None, MODEL_DISTRIBUTION, companions={"gate": gate})
-    return make_world(learner=learner)
+    return make_resources(learner=learner)
 
 
 def chances(model: Any, head: Any, prompt: Sequence[int], completion: Sequence[int]) -> Tensor:
-    """What the gate says at each token by its definition, from a plain forward pass, [tokens]."""
+    """Return the gate's probability at each token by definition, from a plain forward pass, [tokens]."""
     with torch.no_grad():
         states = model.base_model(torch.tensor([[*prompt, *completion]], device=DEVICE)).last_hidden_state[
             0, len(prompt) - 1 : -1
@@ -93,16 +96,16 @@ def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
 def test_where_the_gate_is_1_the_completions_are_the_policys_own_to_the_last_digit_and_all_of_them_is_trained_on() -> (
     None
 ):
-    rollouts = Gated(group_size=12, max_tokens=30)(world(POLICY_ALONE), PROBLEMS, 3)
-    plain = Mixture(group_size=12, max_tokens=30, reference_share=0.0)(world(), PROBLEMS, 3)
+    rollouts = Gated(group_size=12, max_tokens=30)(resources(POLICY_ALONE), PROBLEMS, 3)
+    plain = Mixture(group_size=12, max_tokens=30, reference_share=0.0)(resources(), PROBLEMS, 3)
     assert written(rollouts) == written(plain)
     assert all(rollout.trained == (True,) * len(rollout.completion) for rollout in rollouts)
     assert {rollout.finished for rollout in rollouts} == {True, False}
 
 
 def test_where_the_gate_is_0_the_completions_are_the_references_own_and_nothing_is_trained_on() -> None:
-    rollouts = Gated(group_size=12, max_tokens=30)(world(REFERENCE_ALONE), PROBLEMS, 3)
-    plain = Mixture(group_size=12, max_tokens=30, reference_share=1.0)(world(), PROBLEMS, 3)
+    rollouts = Gated(group_size=12, max_tokens=30)(resources(REFERENCE_ALONE), PROBLEMS, 3)
+    plain = Mixture(group_size=12, max_tokens=30, reference_share=1.0)(resources(), PROBLEMS, 3)
     assert written(rollouts) == written(plain)
     assert all(rollout.trained == (False,) * len(rollout.completion) for rollout in rollouts)
     rewards = torch.randn(len(rollouts), generator=torch.Generator().manual_seed(0))
@@ -116,7 +119,7 @@ def test_where_the_gate_is_1_a_round_moves_the_policy_as_plain_rollouts_do() -> 
         (Gated(group_size=4, max_tokens=6), Selective(share=1.0)),
         (Mixture(group_size=4, max_tokens=6, reference_share=0.0), GroupRelative()),
     ]:
-        here = world(POLICY_ALONE)
+        here = resources(POLICY_ALONE)
         rollouts = source(here, PROBLEMS, 0)
         scored = Scored(rollouts, torch.tensor([sum(rollout.completion) / 9.0 for rollout in rollouts]), {}, {})
         signal = advantage(here, scored)
@@ -130,7 +133,7 @@ def test_where_the_gate_is_1_a_round_moves_the_policy_as_plain_rollouts_do() -> 
 def test_only_the_tokens_that_the_policy_wrote_move_it() -> None:
     settings, moved = ScheduleSettings(rounds=2), []
     for change in (False, True):
-        here = world()
+        here = resources()
         rollouts = Gated(group_size=4, max_tokens=6)(here, PROBLEMS, 0)
         assert any(not rollout.trained_tokens for rollout in rollouts) and any(
             sum(writers(rollout)) > 0 for rollout in rollouts
@@ -147,7 +150,7 @@ def test_only_the_tokens_that_the_policy_wrote_move_it() -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_the_noted_log_probs_are_those_of_the_model_that_wrote_the_token(temperature: float) -> None:
-    here = world()
+    here = resources()
     rollouts = Gated(group_size=12, max_tokens=30, temperature=temperature)(here, PROBLEMS, 0)
     sequences = sequences_of(rollouts)
     by_policy = plain_log_probs(policy(), sequences, temperature)
@@ -161,12 +164,12 @@ def test_the_noted_log_probs_are_those_of_the_model_that_wrote_the_token(tempera
         torch.testing.assert_close(noted, expected, rtol=0, atol=1e-5)
         assert END not in rollout.completion[:-1] and rollout.finished == (rollout.completion[-1] == END)
     lengths = Counter(len(rollout.completion) for rollout in rollouts)
-    assert len(lengths) > 8 and max(lengths) == 30  # rows ended early, so the rest was narrowed on its way
+    assert len(lengths) > 8 and max(lengths) == 30  # rows ended early, so the batch became smaller on the way
     assert {flag for rollout in rollouts for flag in writers(rollout)} == {True, False}
 
 
 def test_who_writes_the_first_token_and_what_comes_up_as_often_as_gate_and_writer_say() -> None:
-    here, count = world(), 5000
+    here, count = resources(), 5000
     head = here.learner.companions["gate"].model
     rollouts = Gated(group_size=count, max_tokens=1)(here, PROBLEMS[:1], 0)
     gate = float(chances(other(), head, PROMPTS[0], [2])[0])
@@ -185,19 +188,19 @@ def test_who_writes_the_first_token_and_what_comes_up_as_often_as_gate_and_write
 
 
 def test_at_later_tokens_too_the_policy_writes_as_often_as_the_gate_says() -> None:
-    here = world()
+    here = resources()
     head = here.learner.companions["gate"].model
     rollouts = Gated(group_size=60, max_tokens=12)(here, PROBLEMS, 0)
     gate = torch.cat([chances(other(), head, rollout.problem.tokens, rollout.completion) for rollout in rollouts]).cpu()
     wrote = torch.tensor([flag for rollout in rollouts for flag in writers(rollout)])
-    assert float(gate.std()) > 0.2  # a gate that looks
+    assert float(gate.std()) > 0.2  # the gate depends on the state
     for some in (gate < 0.3, (gate >= 0.3) & (gate < 0.7), gate >= 0.7):
         spread = float((gate * (1 - gate))[some].sum()) ** 0.5
         assert int(some.sum()) > 100 and abs(float((wrote.double() - gate)[some].sum())) < 4 * spread
 
 
 def test_who_writes_does_not_hang_together_with_what_is_drawn() -> None:
-    here = world(0.0, reference=policy())  # the same model twice, so the writer says nothing about the token
+    here = resources(0.0, reference=policy())  # the same model twice, so the writer does not affect the token
     rollouts = Gated(group_size=4000, max_tokens=1)(here, PROBLEMS[:1], 0)
     tokens = torch.tensor([rollout.completion[0] for rollout in rollouts], dtype=torch.float64)
     wrote = torch.tensor([writers(rollout)[0] for rollout in rollouts], dtype=torch.float64)
@@ -211,7 +214,7 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
         for name, parameter in adapted.named_parameters():
             if "lora_B" in name:
                 parameter.copy_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name))))
-    here = world(learned=adapted, reference=None)
+    here = resources(learned=adapted, reference=None)
     here.learner.adapter_off = adapted.disable_adapter
     rollouts = Gated(group_size=30, max_tokens=8)(here, PROBLEMS, 0)
     sequences = sequences_of(rollouts)
@@ -234,7 +237,7 @@ def test_beside_an_adapter_the_reference_that_is_asked_and_writes_is_the_policy_
 
 
 def test_the_seed_and_the_round_decide_completions_and_writers_and_the_global_generator_is_left_alone() -> None:
-    source, here = Gated(group_size=3, max_tokens=8), world()
+    source, here = Gated(group_size=3, max_tokens=8), resources()
     torch.manual_seed(1)
     first = source(here, PROBLEMS, 4)
     untouched = torch.rand(1)
@@ -246,7 +249,7 @@ def test_the_seed_and_the_round_decide_completions_and_writers_and_the_global_ge
 
 
 def test_completions_stand_with_their_problems_and_both_models_stay_in_the_mode_that_they_were_in() -> None:
-    here = world()
+    here = resources()
     here.learner.policy.train()
     before = copy.deepcopy(here.learner.policy.state_dict())
     rollouts = Gated(group_size=3, max_tokens=4)(here, PROBLEMS, 0)
@@ -258,7 +261,7 @@ def test_completions_stand_with_their_problems_and_both_models_stay_in_the_mode_
 
 
 def test_without_a_gate_the_recipe_is_told_where_one_comes_from() -> None:
-    here = world()
+    here = resources()
     here.learner.companions.clear()
     with pytest.raises(UserError, match=r"advantage: \{name: selective\}"):
         Gated(group_size=2, max_tokens=2)(here, PROBLEMS, 0)
@@ -266,12 +269,12 @@ def test_without_a_gate_the_recipe_is_told_where_one_comes_from() -> None:
 
 def test_without_a_reference_the_recipe_is_refused() -> None:
     with pytest.raises(UserError, match="the reference has a voice, but"):
-        Gated(group_size=2, max_tokens=2)(world(reference=None), PROBLEMS, 0)
+        Gated(group_size=2, max_tokens=2)(resources(reference=None), PROBLEMS, 0)
 
 
 def test_a_switch_has_two_voices_that_have_a_say_to_choose_from() -> None:
     voice = Voice(policy)
     for voices in ([voice], [voice] * 3, [voice, replace(voice, veto_top_p=0.9)]):
         with pytest.raises(ValueError, match="two voices"):
-            asks = requests_of(PROMPTS, Sampling(max_tokens=2), 0)
-            complete(voices, asks, Sampling(), end=END, most=4, switch=lambda states, points: states[:, 0] > 0)
+            requests = requests_of(PROMPTS, Sampling(max_tokens=2), 0)
+            complete(voices, requests, Sampling(), end=END, most=4, switch=lambda states, points: states[:, 0] > 0)

@@ -1,4 +1,4 @@
-"""What must be true of chains of answers with feedback, each test named as the theorem it checks."""
+"""Chains of answers with feedback: their tokens, the trained tokens, the loss, and the order of the answers."""
 
 import copy
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from models.recipes.load import load_recipe
 from models.training.score import score
 from tests.support.tiny_loops import PROBLEMS
 from tests.support.tiny_models import plain_log_probs, tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
-WORLD = make_world()
+RESOURCES = make_resources()
 END = CODEC.end
 BETTER, WORSE = (tuple(CODEC.completions([text])[0]) for text in ("4 + 7 #### 7", "1 #### 2"))
 KNOWN = (KnownAnswer("chosen", BETTER, "4 + 7 #### 7"), KnownAnswer("rejected", WORSE, "1 #### 2"))
@@ -33,7 +33,7 @@ BAD, GOOD = (tuple(ids[:-1]) for ids in CODEC.completions(["; ;", "+ ="]))
 
 
 def chains(good_first: float, problems: Sequence[Problem] = ASKED, number: int = 0) -> list[Rollout]:
-    return Hindsight(good_first=good_first, **WORDS)(WORLD, problems, number)
+    return Hindsight(good_first=good_first, **WORDS)(RESOURCES, problems, number)
 
 
 def test_each_answer_stands_behind_its_own_feedback_and_only_the_last_one_ends_the_sequence() -> None:
@@ -60,11 +60,11 @@ def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedb
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     settings = ScheduleSettings(rounds=1, optimiser=step)
-    scored = score(WORLD, recipe.rewards, rollouts)
+    scored = score(RESOURCES, recipe.rewards, rollouts)
     for select in recipe.select:
         scored = scored.take(select(scored))
     assert len(scored.rollouts) == len(rollouts)
-    metrics = fit_round(learner, recipe.objective, scored, recipe.advantage(WORLD, scored).tokens, settings, 64)
+    metrics = fit_round(learner, recipe.objective, scored, recipe.advantage(RESOURCES, scored).tokens, settings, 64)
 
     plain = tiny_policy()
     rows = plain_log_probs(plain, scored.sequences)
@@ -87,4 +87,4 @@ def test_the_orders_follow_the_seed_and_the_round_and_the_share_that_is_set() ->
 
 def test_feedbacks_that_the_tokenizer_cannot_tell_apart_are_refused() -> None:
     with pytest.raises(UserError, match="are the same tokens"):
-        Hindsight()(WORLD, ASKED, 0)  # of these words the tokenizer of whole words knows none
+        Hindsight()(RESOURCES, ASKED, 0)  # the whole-word tokenizer knows none of these words

@@ -1,4 +1,4 @@
-"""What must be true of a policy that learned from hindsight where it is used; tests are named as theorems."""
+"""Use of a policy that learned from hindsight: the saved folder, evaluation, and serving as a chat model."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from models.policies.use import PolicyUse, read_use
 from models.text.tokenizer import load_tokenizer
 from tests.support.tiny_loops import PROBLEMS, TEXTS, TOKENIZER, save_start
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 WORDS: dict[str, Any] = {"bad": "; ;", "good": "+ ="}
 GOOD = tuple(CODEC.completions(["+ ="])[0][:-1])

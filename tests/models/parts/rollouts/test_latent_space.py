@@ -1,5 +1,4 @@
-"""Free words in Kuhn poker: their clusters are its actions, the game of the clusters has its value, its pairs prefer
-what is worth more there."""
+"""Free words in Kuhn poker: their clusters are its actions, and the game of the clusters has the known value."""
 
 from collections.abc import Callable
 from random import Random
@@ -22,7 +21,7 @@ from models.task_sets.kuhn_talk import WAYS
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tests.support.tiny_engines import Saying
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 GAME = KuhnPoker()
 PAIRS = ("check", "bet"), ("fold", "call")
@@ -40,11 +39,11 @@ def talking(read: list[str], seed: int) -> str:
 
 def played(say: Say = talking, samples: int = 200) -> list[Rollout]:
     source = LatentSpace(prompts=1, group_size=samples, max_tokens=40, turns=2, clusters=2)
-    return source(make_world(Saying(CODEC, say), codec=CODEC), [PROBLEM], 0)
+    return source(make_resources(Saying(CODEC, say), codec=CODEC), [PROBLEM], 0)
 
 
 def known_of(made: Rollout) -> str:
-    """What a turn's seat had read, without its own words."""
+    """Return the state of the game at a turn: the seat and its card, then the words check and bet that it had read."""
     read = CODEC.text([made.problem.tokens[len(PROBLEM.tokens) :]])[0].split()
     return " ".join(read[:2] + [word for word in read[2:] if word in ("check", "bet")])
 
@@ -81,8 +80,11 @@ def test_where_nobody_bets_the_game_of_the_clusters_has_no_bets() -> None:
 
 
 def test_in_an_equilibrium_no_action_is_worth_more_than_what_is_played() -> None:
-    """Kuhn's with a = 1/3; by hand, of the second seat against a bet: fold -1, call with a jack -2, with a queen
-    2 * 1/4 - 2 * 3/4 = -1, with a king 2."""
+    """The strategy is Kuhn's equilibrium with a = 1/3.
+
+    By hand, the second seat has these values after a bet: fold -1, call with a jack -2, call with a queen 2 * 1/4 -
+    2 * 3/4 = -1, call with a king 2.
+    """
     first = {"first jack": (2 / 3, 1 / 3), "first queen": (1.0, 0.0), "first king": (0.0, 1.0)}
     again = {"first jack": (1.0, 0.0), "first queen": (1 / 3, 2 / 3), "first king": (0.0, 1.0)}
     checked = {"second jack": (2 / 3, 1 / 3), "second queen": (1.0, 0.0), "second king": (0.0, 1.0)}
@@ -108,7 +110,7 @@ def test_in_an_equilibrium_no_action_is_worth_more_than_what_is_played() -> None
 
 def test_the_pairs_prefer_the_higher_counterfactual_value_behind_the_same_history() -> None:
     made = played()
-    rewards = SourceValue()(make_world(codec=CODEC), made)
+    rewards = SourceValue()(make_resources(codec=CODEC), made)
     kept = BestWorst(tolerance=0.05)(Scored(made, rewards, {}, {})).tolist()
     pairs = [(made[better], made[worse]) for better, worse in zip(kept[::2], kept[1::2], strict=True)]
     values = {
@@ -133,7 +135,7 @@ def test_the_pairs_prefer_the_higher_counterfactual_value_behind_the_same_histor
 def test_a_turn_alone_is_the_turn_of_its_episode_behind_all_that_stood_before_it() -> None:
     engine = Saying(CODEC, talking)
     source = LatentSpace(prompts=1, group_size=20, max_tokens=40, turns=2)
-    made = source(make_world(engine, codec=CODEC), [PROBLEM], 0)
+    made = source(make_resources(engine, codec=CODEC), [PROBLEM], 0)
     assert sorted((tuple(each.problem.tokens), each.completion) for each in made) == sorted(engine.asked)
     assert all(each.episode.history == len(each.problem.tokens) - len(PROBLEM.tokens) for each in made)
 

@@ -1,4 +1,4 @@
-"""Episodes of the data: tokens as when they are played, candidates behind their states."""
+"""Episodes of the data: they have the tokens of the warm start, and candidates continue their states."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from models.parts.select.best_by_value import BestByValue
 from tests.support.tiny_episodes import ENDING, Chatter
 from tests.support.tiny_loops import PROBLEMS, save_start
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 TEXTS = [f"1 + 2{TURNS}3{TURNS}4 +{TURNS}5{TURNS}#### 7", "#### 3"]
 PROBLEM = Problem(
@@ -31,7 +31,7 @@ SETTINGS = {"environment": Chatter(), "prompts": 1, "turns": 3, "max_tokens": 40
 
 
 def test_a_logged_episode_has_the_tokens_that_the_warm_start_shows() -> None:
-    made = Logged(**SETTINGS)(make_world(), [PROBLEM], 0)  # type: ignore[arg-type]
+    made = Logged(**SETTINGS)(make_resources(), [PROBLEM], 0)  # type: ignore[arg-type]
     shown = in_turns(CODEC, "user", [(PROBLEM.tokens, text) for text in TEXTS], 99)
     whole = [(*rollout.problem.tokens, *rollout.completion) for rollout in made]
     assert [shown.whole(0), shown.whole(1)] == whole
@@ -51,7 +51,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> TransformersEngine:
 
 def test_candidates_stand_behind_the_states_of_the_log_and_the_log_carries_no_loss(engine: TransformersEngine) -> None:
     source = LoggedCandidates(candidates=3, experts=(0.5, 1.5), **SETTINGS)  # type: ignore[arg-type]
-    made = source(make_world(engine, codec=ENDING), [PROBLEM], 0)
+    made = source(make_resources(engine, codec=ENDING), [PROBLEM], 0)
     log, drawn = made[:2], made[2:]
     states = [(*r.problem.tokens, *r.completion[: turn.start]) for r in log for turn in r.episode.turns]
     assert all(rollout.trained_tokens == 0 for rollout in log) and len(drawn) == 6 * len(states) == 24

@@ -1,4 +1,4 @@
-"""What must be true of completions within a lagged policy's mask, each test named as the theorem it checks."""
+"""Completions within a lagged policy's mask: sampled tokens, log-probs, and gradients of the masked policy."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.readings import Readings
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.advantage.gae import Gae
 from models.parts.objective.grpo import Grpo
 from models.parts.reference.reset import PreviousRound
@@ -41,7 +41,7 @@ from tests.support.device_here import DEVICE
 from tests.support.tiny_loops import PROBLEMS as ASKED
 from tests.support.tiny_loops import SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
 from tests.support.tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy, word_tokenizer
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 pytestmark = pytest.mark.rotating(of=6)
 
@@ -49,15 +49,18 @@ PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt 
 END = 1
 
 
-def world(lagged: Any = "another", autocast: Any = None) -> World:
-    """Two models that do not agree, in float64, as the loop shows them to a source."""
+def resources(lagged: Any = "another", autocast: Any = None) -> RunResources:
+    """Make resources with two different models in float64, as the loop gives them to a source."""
     lagged = tiny_policy(seed=1, spread=3.0) if lagged == "another" else lagged
     learner = Learner(tiny_policy(seed=0, spread=3.0), cast(Any, None), lagged, None, autocast, MODEL_DISTRIBUTION)
-    return make_world(learner=learner)
+    return make_resources(learner=learner)
 
 
 def masks(model: nn.Module | None, prompt: Sequence[int], completion: Sequence[int], top_p: float) -> list[set[int]]:
-    """Tokens that may stand at each place by the definition: ranked before a token stands less than top_p, [tokens]."""
+    """Return the tokens that are allowed at each position, [tokens].
+
+    By definition, a token is allowed if the tokens ranked before it have a total probability below `top_p`.
+    """
     assert model is not None
     with torch.no_grad():
         logits = model(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
@@ -77,7 +80,7 @@ def masks(model: nn.Module | None, prompt: Sequence[int], completion: Sequence[i
 def exact(
     policy: nn.Module, lagged: nn.Module | None, prompt: Sequence[int], completion: Sequence[int], top_p: float
 ) -> Tensor:
-    """Log-probs of a completion's tokens under the masked policy by the definition, [tokens]."""
+    """Return the log-probs of a completion's tokens under the masked policy, by definition, [tokens]."""
     with torch.no_grad():
         logits = policy(torch.tensor([[*prompt, *completion]], device=DEVICE)).logits[0, len(prompt) - 1 : -1]
     rows = zip(logits.double().softmax(-1), masks(lagged, prompt, completion, top_p), completion, strict=True)
@@ -86,7 +89,7 @@ def exact(
 
 @pytest.mark.parametrize("top_p", [0.5, 0.9])
 def test_no_token_outside_the_lagged_policys_mask_is_ever_drawn(top_p: float) -> None:
-    here = world()
+    here = resources()
     rollouts = Masked(group_size=40, max_tokens=6, mask_top_p=top_p)(here, PROBLEMS, 0)
     free = Masked(group_size=40, max_tokens=6, mask_top_p=1.0)(here, PROBLEMS, 0)
 
@@ -105,7 +108,7 @@ def test_no_token_outside_the_lagged_policys_mask_is_ever_drawn(top_p: float) ->
 
 
 def test_the_noted_log_probs_are_those_of_the_policy_normalised_within_the_mask() -> None:
-    here = world()
+    here = resources()
     for rollout in Masked(group_size=4, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0):
         expected = exact(here.learner.policy, here.learner.reference, rollout.problem.tokens, rollout.completion, 0.8)
         assert rollout.behaviour_log_probs is not None
@@ -114,7 +117,7 @@ def test_the_noted_log_probs_are_those_of_the_policy_normalised_within_the_mask(
 
 
 def test_tokens_come_up_as_often_as_the_masked_policy_says() -> None:
-    here = world()
+    here = resources()
     drawn = Counter(rollout.completion for rollout in Masked(group_size=5000, max_tokens=1)(here, PROBLEMS[:1], 0))
     chances = {
         (token,): float(exact(here.learner.policy, here.learner.reference, PROMPTS[0], [token], 0.9).exp())
@@ -128,7 +131,7 @@ def test_tokens_come_up_as_often_as_the_masked_policy_says() -> None:
 
 def test_a_mask_of_1_is_sampling_from_the_policy_whatever_the_lagged_one_is() -> None:
     source = Masked(group_size=4, max_tokens=8, mask_top_p=1.0)
-    first, other = source(world(), PROBLEMS, 0), source(world(tiny_policy(seed=2)), PROBLEMS, 0)
+    first, other = source(resources(), PROBLEMS, 0), source(resources(tiny_policy(seed=2)), PROBLEMS, 0)
     assert [r.completion for r in first] == [r.completion for r in other]
     sequences = Sequences([r.problem.tokens for r in first], [r.completion for r in first])
     for rollout, expected in zip(first, plain_log_probs(tiny_policy(seed=0, spread=3.0), sequences), strict=True):
@@ -138,7 +141,7 @@ def test_a_mask_of_1_is_sampling_from_the_policy_whatever_the_lagged_one_is() ->
 
 
 def test_where_the_lagged_policy_is_the_policy_it_is_ordinary_nucleus_sampling() -> None:
-    here = world(tiny_policy(seed=0, spread=3.0))
+    here = resources(tiny_policy(seed=0, spread=3.0))
     rollouts = Masked(group_size=4, max_tokens=8, temperature=0.7, mask_top_p=0.8)(here, PROBLEMS, 0)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     nucleus = Distribution(temperature=0.7, top_p=0.8)
@@ -151,7 +154,7 @@ def test_where_the_lagged_policy_is_the_policy_it_is_ordinary_nucleus_sampling()
 
 
 def test_a_completion_ends_with_its_first_end_token_or_at_its_longest() -> None:
-    here = world(tiny_policy(seed=0, spread=1.0))
+    here = resources(tiny_policy(seed=0, spread=1.0))
     here = replace(here, learner=replace(here.learner, policy=tiny_policy(seed=1, spread=1.0)))
     rollouts = Masked(group_size=20, max_tokens=12, mask_top_p=1.0)(here, PROBLEMS, 0)
     for rollout in rollouts:
@@ -165,7 +168,7 @@ def test_a_completion_ends_with_its_first_end_token_or_at_its_longest() -> None:
 
 
 def test_the_seed_and_the_round_decide_the_completions_and_the_global_generator_is_left_alone() -> None:
-    source, here = Masked(group_size=3, max_tokens=8), world()
+    source, here = Masked(group_size=3, max_tokens=8), resources()
     torch.manual_seed(1)
     first = source(here, PROBLEMS, 4)
     untouched = torch.rand(1)
@@ -176,11 +179,11 @@ def test_the_seed_and_the_round_decide_the_completions_and_the_global_generator_
 
 def test_without_a_reference_there_is_no_mask_and_the_recipe_is_refused() -> None:
     with pytest.raises(UserError, match="the reference has a voice, but"):
-        Masked(group_size=2, max_tokens=2)(world(lagged=None), PROBLEMS, 0)
+        Masked(group_size=2, max_tokens=2)(resources(lagged=None), PROBLEMS, 0)
 
 
 def test_both_models_are_left_in_the_mode_that_they_were_in() -> None:
-    here = world()
+    here = resources()
     here.learner.policy.train()
     Masked(group_size=2, max_tokens=2)(here, PROBLEMS, 0)
     assert here.learner.reference is not None
@@ -199,16 +202,16 @@ def test_a_killed_run_goes_on_with_the_lagged_policy_that_it_had_and_ends_the_sa
     assert not same_weights(whole, unmasked)
 
 
-def masked_learner(policy: nn.Module, lagged: nn.Module, top_p: float = 0.8) -> World:
+def masked_learner(policy: nn.Module, lagged: nn.Module, top_p: float = 0.8) -> RunResources:
     learner = Learner(policy, cast(Any, None), lagged, None, None, MODEL_DISTRIBUTION, mask_top_p=top_p)
-    return make_world(learner=learner)
+    return make_resources(learner=learner)
 
 
 def test_the_learners_log_probs_are_those_that_the_sampler_noted() -> None:
-    """So the importance weight is one and the first ratio too: nothing outside the mask is in any of them."""
+    """The importance weight and the first ratio are therefore one: neither contains a token outside the mask."""
     here = masked_learner(tiny_policy(seed=0, spread=3.0), tiny_policy(seed=1, spread=3.0))
     rollouts = Masked(group_size=6, max_tokens=8, mask_top_p=0.8)(here, PROBLEMS, 0)
-    for budget in (64, 4096):  # however the rows are cut
+    for budget in (64, 4096):  # for any cut of the rows
         for rollout, old in zip(rollouts, Readings(here.learner, budget).policy(rollouts), strict=True):
             assert rollout.behaviour_log_probs is not None
             noted = rollout.behaviour_log_probs.double()
@@ -220,7 +223,7 @@ def test_the_learners_log_probs_are_those_that_the_sampler_noted() -> None:
 def test_log_probs_entropies_and_gradients_of_the_masked_policy_are_those_of_its_definition(
     temperature: float, size: int | None
 ) -> None:
-    """Against autograd through a softmax over the tokens that the lagged policy leaves, float64."""
+    """The expected values come from autograd, with a softmax over the tokens within the mask, in float64."""
     generator = torch.Generator().manual_seed(3)
 
     def numbers(*shape: int) -> Tensor:
@@ -228,7 +231,7 @@ def test_log_probs_entropies_and_gradients_of_the_masked_policy_are_those_of_its
 
     hidden, weight, bias = numbers(30, 6), numbers(40, 6), numbers(40)
     states, head, other = numbers(30, 5), Head(numbers(40, 5)), numbers(30)
-    targets = torch.randint(40, (30,), generator=generator)  # some lie outside the mask, where rounding may put them
+    targets = torch.randint(40, (30,), generator=generator)  # some are outside the mask, as rounding can cause
     drawn = Distribution(temperature=temperature)
     mask = Lagged(states, head, replace(drawn, top_p=0.6))
     gradients = []
@@ -257,7 +260,7 @@ def test_log_probs_entropies_and_gradients_of_the_masked_policy_are_those_of_its
 
 
 def test_a_step_on_the_masked_policy_leaves_the_logits_outside_the_mask_alone() -> None:
-    """With a ratio of whole policies every step on what was drawn moves probability into or out of the mask."""
+    """With a ratio of unmasked policies, every step on a drawn token moves probability into or out of the mask."""
     z = torch.randn(1, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
     lagged = torch.randn(1, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     rollout = torch.eye(20, dtype=torch.float64)
@@ -296,7 +299,7 @@ def test_a_policy_is_used_within_the_mask_that_it_learned_in(tmp_path: Path) -> 
             torch.testing.assert_close(noted, expected.cpu(), rtol=0, atol=1e-4)
     engine.close()
     Masked(mask_top_p=1.0).export(here.learner, here.codec, tmp_path / "none", tmp_path / "start")
-    assert not (tmp_path / "start").exists()  # a mask of 1 needs nothing beside the weights
+    assert not (tmp_path / "start").exists()  # a mask of 1 needs no further file
 
 
 def test_a_mask_that_is_no_probability_is_refused_where_the_policy_is_read(tmp_path: Path) -> None:
@@ -306,7 +309,11 @@ def test_a_mask_that_is_no_probability_is_refused_where_the_policy_is_read(tmp_p
 
 
 def test_with_a_mask_of_1_nlpo_is_ppo_policy_and_critic_to_the_bit(tmp_path: Path) -> None:
-    """Two rounds of the loop with a critic: masked by a lagged policy that allows all, and sampled by the engine."""
+    """Two rounds of the loop with a critic are equal for three sources.
+
+    The sources are a mask of a lagged policy that allows all tokens, a mixture without the reference, and the
+    engine.
+    """
     start = save_start(tmp_path / "start")
     critic = CriticSettings(epochs=2, minibatches=2, optimiser=OptimiserSettings(learning_rate=1e-3, warmup_steps=1))
     gae, schedule = Gae(critic=critic, kl_in_reward=0.02), replace(SCHEDULE, rounds=2)
@@ -321,7 +328,7 @@ def test_with_a_mask_of_1_nlpo_is_ppo_policy_and_critic_to_the_bit(tmp_path: Pat
         learner.companions["critic"] = gae.accompany(learner.policy)
         slots = replace(SLOTS, rollouts=source, select=[Everything()], advantage=gae, objective=Grpo(kl=0.0))
         engine = TransformersEngine(start, EngineSettings(precision="float32"), end=END) if source.draws else None
-        run_loop(make_world(engine, learner=learner), slots, schedule, ASKED, tmp_path / name, Watchers())
+        run_loop(make_resources(engine, learner=learner), slots, schedule, ASKED, tmp_path / name, Watchers())
         ends.append({**learner.policy.state_dict(), **{f"critic.{n}": v for n, v in critic_state(learner).items()}})
     begun = {**new_learner(schedule).policy.state_dict()}
     masked, mixture, sampled = ends

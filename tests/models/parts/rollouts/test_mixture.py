@@ -1,4 +1,4 @@
-"""What must be true of completions of the mixture of policy and reference, each test named as the theorem it checks."""
+"""Completions of the mixture of policy and reference: sampled tokens, log-probs, opponents, and resumed runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.objective.ipo import Ipo
 from models.parts.rollouts.mixture import Mixture, SampleBesideMixture
 from models.parts.select.best_worst import BestWorst
@@ -25,24 +25,24 @@ from models.policies.build import LoraSettings, with_adapter
 from tests.support.device_here import DEVICE
 from tests.support.tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
 from tests.support.tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1
 
 
-def world(
+def resources(
     policy: nn.Module | None = None,
     reference: Any = "another",
     adapter_off: Callable[[], Any] | None = None,
     autocast: torch.dtype | None = None,
-) -> World:
-    """Two models that do not agree, in float64, as the loop shows them to a source."""
+) -> RunResources:
+    """Make resources with two different models in float64, as the loop gives them to a source."""
     policy = policy or tiny_policy(seed=0, spread=3.0)
     reference = tiny_policy(seed=1, spread=3.0) if reference == "another" else reference
     nothing: Any = None
     learner = Learner(policy, nothing, reference, adapter_off, autocast, MODEL_DISTRIBUTION)
-    return make_world(learner=learner)
+    return make_resources(learner=learner)
 
 
 def mixed(
@@ -53,7 +53,7 @@ def mixed(
     completion: Sequence[int],
     temperature: float = 1.0,
 ) -> Tensor:
-    """Log-probs of a completion's tokens under the mixture by the definition, one plain forward pass a model."""
+    """Return the log-probs of a completion's tokens under the mixture by definition, from plain forward passes."""
     assert reference is not None
     ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
     with torch.no_grad():
@@ -83,7 +83,7 @@ def assert_noted(
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_0_is_the_policy_and_of_1_the_reference(share: float) -> None:
-    here = world()
+    here = resources()
     rollouts = Mixture(group_size=4, max_tokens=8, reference_share=share)(here, PROBLEMS, 0)
     model = here.learner.reference if share else here.learner.policy
     expected = plain_log_probs(model, Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts]))
@@ -97,7 +97,7 @@ def test_a_share_of_0_is_the_policy_and_of_1_the_reference(share: float) -> None
 def test_between_the_ends_the_noted_log_probs_are_those_of_the_normalised_geometric_mixture(
     share: float, temperature: float
 ) -> None:
-    here = world()
+    here = resources()
     source = Mixture(group_size=4, max_tokens=8, reference_share=share, temperature=temperature)
     rollouts = source(here, PROBLEMS, 0)
     assert [rollout.group for rollout in rollouts] == [number for number in range(5) for _ in range(4)]
@@ -107,7 +107,7 @@ def test_between_the_ends_the_noted_log_probs_are_those_of_the_normalised_geomet
 def surprise(
     rollouts: Sequence[Rollout], policy: nn.Module, reference: nn.Module | None, share: float, prompt: Sequence[int]
 ) -> float:
-    """Chi-square of two drawn tokens against the exact chances, in standard deviations beyond its mean."""
+    """Return how far the chi-square statistic of two drawn tokens is above its mean, in standard deviations."""
     pairs = [(first, second) for first in range(24) for second in range(24) if first != END]
     first = mixed(policy, reference, share, prompt, [END])
     chances: dict[tuple[int, ...], float] = {(END,): float(first.exp())}
@@ -126,7 +126,7 @@ def surprise(
 
 @pytest.mark.rotating(of=5)
 def test_two_tokens_come_up_as_often_as_the_mixture_says_and_not_as_either_end_does() -> None:
-    here = world()
+    here = resources()
     policy, reference = here.learner.policy, here.learner.reference
     rollouts = Mixture(group_size=6000, max_tokens=2, reference_share=0.4)(here, PROBLEMS[:1], 0)
     assert surprise(rollouts, policy, reference, 0.4, PROMPTS[0]) < 3.5
@@ -142,7 +142,7 @@ def test_both_models_go_on_rightly_when_sequences_that_ended_are_dropped(monkeyp
         plain(self, *args)
 
     monkeypatch.setattr(shared_decoding.Decoding, "narrow", narrow)
-    here = world(tiny_policy(seed=0, spread=1.0), tiny_policy(seed=1, spread=1.0))
+    here = resources(tiny_policy(seed=0, spread=1.0), tiny_policy(seed=1, spread=1.0))
     rollouts = Mixture(group_size=6, max_tokens=40, reference_share=0.5)(here, PROBLEMS, 0)
     lengths = [len(rollout.completion) for rollout in rollouts]
     assert len(narrowed) >= 2 and min(lengths) < 8 < 35 < max(lengths)
@@ -151,7 +151,7 @@ def test_both_models_go_on_rightly_when_sequences_that_ended_are_dropped(monkeyp
 
 
 def test_a_round_is_its_completions_and_the_global_generator_is_left_alone() -> None:
-    source, here = Mixture(group_size=3, max_tokens=8, reference_share=0.3), world()
+    source, here = Mixture(group_size=3, max_tokens=8, reference_share=0.3), resources()
     torch.manual_seed(1)
     first = source(here, PROBLEMS, 4)
     untouched = torch.rand(1)
@@ -173,30 +173,30 @@ def test_with_an_adapter_the_reference_is_the_policy_without_it_and_dropout_stay
             if "lora_B" in name:
                 parameter.normal_(std=0.3)
     policy.train()
-    here = world(policy, None, policy.disable_adapter)
+    here = resources(policy, None, policy.disable_adapter)
     rollouts = Mixture(group_size=4, max_tokens=8, reference_share=0.5)(here, PROBLEMS, 0)
     assert policy.training
     policy.eval()
     assert_noted(rollouts, policy, base, 0.5, tolerance=1e-3)
     rollout = max(rollouts, key=lambda rollout: len(rollout.completion))
     alone, together = (mixed(policy, base, share, rollout.problem.tokens, rollout.completion) for share in (0.0, 0.5))
-    assert float((alone - together).abs().max()) > 0.05  # the adapter makes a difference
+    assert float((alone - together).abs().max()) > 0.05  # the adapter has an effect
 
 
 def test_under_autocast_the_log_probs_are_the_learners_own() -> None:
     policy = tiny_policy(torch.float32, spread=3.0)
-    here = world(policy, tiny_policy(torch.float32, seed=1, spread=3.0), autocast=torch.bfloat16)
+    here = resources(policy, tiny_policy(torch.float32, seed=1, spread=3.0), autocast=torch.bfloat16)
     rollouts = Mixture(group_size=4, max_tokens=6, reference_share=0.0)(here, PROBLEMS, 0)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     learner = completion_log_probs(policy, sequences, autocast=torch.bfloat16)[0].detach().cpu()
     noted = torch.cat([cast(Tensor, rollout.behaviour_log_probs) for rollout in rollouts])
     exact = completion_log_probs(policy, sequences)[0].detach().cpu()
     assert float((noted - learner).abs().mean()) < 0.05
-    assert float((noted - exact).abs().max()) > 1e-3  # they are not those of float32
+    assert float((noted - exact).abs().max()) > 1e-3  # they differ from those in float32
 
 
 def test_opponents_stand_behind_the_policys_own_completions_and_are_not_trained_on() -> None:
-    here = world()
+    here = resources()
     source = SampleBesideMixture(group_size=3, opponents=2, max_tokens=6, reference_share=0.6)
     rollouts = source(here, PROBLEMS, 0)
     assert len(rollouts) == 25
@@ -213,12 +213,12 @@ def test_opponents_stand_behind_the_policys_own_completions_and_are_not_trained_
 
 def test_opponents_do_not_repeat_the_policys_draws_where_both_are_the_policy() -> None:
     source = SampleBesideMixture(group_size=3, opponents=3, max_tokens=8, reference_share=0.0)
-    first = source(world(), PROBLEMS, 0)[:6]
+    first = source(resources(), PROBLEMS, 0)[:6]
     assert [rollout.completion for rollout in first[:3]] != [rollout.completion for rollout in first[3:]]
 
 
 def test_without_a_reference_only_the_policy_alone_can_be_drawn_from() -> None:
-    here = world(reference=None)
+    here = resources(reference=None)
     with pytest.raises(UserError, match="the reference has a voice, but"):
         Mixture(max_tokens=3, reference_share=0.5)(here, PROBLEMS, 0)
     assert len(Mixture(group_size=2, max_tokens=3, reference_share=0.0)(here, PROBLEMS, 0)) == 10

@@ -1,4 +1,4 @@
-"""What must be true of rollouts that begin in the middle of an answer, each test named as the theorem it checks."""
+"""Rollouts that begin in the middle of an answer: their cuts, guided prefixes, and prefixes without loss."""
 
 import copy
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from models.learner.packing import Sequences
 from models.method.fit import fit_round
 from models.method.learner import Learner
 from models.method.problem import KnownAnswer
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.method.scored import Scored
-from models.method.world import World
 from models.parts.objective.grpo import Grpo
 from models.parts.rollouts.prefix import GuidedPrefix, PrefixSampling
 from models.parts.rollouts.sample import Sample
 from tests.support.device_here import DEVICE, placed
 from tests.support.tiny_loops import END, PROBLEMS, save_start
 from tests.support.tiny_models import contents, each_token, plain_log_probs, tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 BETTER, WORSE = "4 + 7 = 11 #### 11", "1 #### 2"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 3, "max_tokens": 8}
@@ -43,19 +43,19 @@ ASKED = [replace(problem, known=known()) for problem in PROBLEMS]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def resources(tmp_path_factory: pytest.TempPathFactory) -> RunResources:
     start = save_start(tmp_path_factory.mktemp("start") / "policy")
-    return make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END))
+    return make_resources(TransformersEngine(start, EngineSettings(precision="float32"), end=END))
 
 
-def test_without_a_prefix_it_is_plain_sampling(world: World) -> None:
-    plain = Sample(**SETTINGS)(world, ASKED, 3)
-    assert contents(PrefixSampling(share=0.0, **SETTINGS)(world, ASKED, 3)) == contents(plain)
+def test_without_a_prefix_it_is_plain_sampling(resources: RunResources) -> None:
+    plain = Sample(**SETTINGS)(resources, ASKED, 3)
+    assert contents(PrefixSampling(share=0.0, **SETTINGS)(resources, ASKED, 3)) == contents(plain)
 
 
-def test_the_same_seed_and_round_give_the_same_cuts_and_another_round_gives_others(world: World) -> None:
+def test_the_same_seed_and_round_give_the_same_cuts_and_another_round_gives_others(resources: RunResources) -> None:
     source = PrefixSampling(share=1.0, **SETTINGS)
-    first, again = (contents(source(world, ASKED, 3)) for _ in range(2))
+    first, again = (contents(source(resources, ASKED, 3)) for _ in range(2))
     assert first == again
     cuts = {tuple(map(len, source._prefixes(ASKED, seed))) for seed in range(4)}
     assert len(cuts) == 4
@@ -67,7 +67,7 @@ def test_every_prefix_begins_the_better_answer_and_every_cut_occurs_equally_ofte
     drawn = [prefix for seed in range(300) for prefix in source._prefixes(ASKED, seed)]
     assert all(prefix == better[: len(prefix)] for prefix in drawn)
     counts = torch.bincount(torch.tensor([len(prefix) for prefix in drawn]), minlength=len(better))
-    assert len(counts) == len(better)  # the end token is never given
+    assert len(counts) == len(better)  # a prefix never contains the end token
     expected = len(drawn) / len(better)
     assert ((counts - expected).abs() < 5 * expected**0.5).all()
 
@@ -75,17 +75,17 @@ def test_every_prefix_begins_the_better_answer_and_every_cut_occurs_equally_ofte
 def test_the_share_of_groups_with_a_prefix_is_the_one_that_is_set() -> None:
     source = PrefixSampling(share=0.25, prompts=6, group_size=3, max_tokens=20)
     begun = [bool(prefix) for seed in range(300) for prefix in source._prefixes(ASKED, seed)]
-    reached = 0.25 * (1 - 1 / len(known()[0].completion))  # a cut of zero is no prefix
+    reached = 0.25 * (1 - 1 / len(known()[0].completion))  # a cut at zero leaves no prefix
     assert sum(begun) / len(begun) == pytest.approx(reached, abs=0.04)
 
 
 def test_rewards_see_the_whole_text_and_prefix_and_continuation_stay_within_the_longest_completion(
-    world: World,
+    resources: RunResources,
 ) -> None:
     source = PrefixSampling(share=1.0, **SETTINGS)
     prefixes = source._prefixes(ASKED, 7 * 1_000_003 + 3)
     assert len({len(prefix) for prefix in prefixes}) > 1
-    for rollout in source(world, ASKED, 3):
+    for rollout in source(resources, ASKED, 3):
         prefix, asked = prefixes[rollout.group], ASKED[rollout.group]
         assert rollout.problem.tokens == (*asked.tokens, *prefix)
         assert rollout.text == CODEC.text([[*prefix, *rollout.completion]])[0]
@@ -96,8 +96,10 @@ def test_rewards_see_the_whole_text_and_prefix_and_continuation_stay_within_the_
         assert rollout.source.origin == ("guide" if prefix else "policy") and rollout.source.begun == len(prefix)
 
 
-def test_what_the_engine_says_of_a_continuation_is_its_log_prob_after_prompt_and_prefix(world: World) -> None:
-    rollouts = PrefixSampling(share=1.0, **SETTINGS)(world, ASKED, 3)
+def test_what_the_engine_says_of_a_continuation_is_its_log_prob_after_prompt_and_prefix(
+    resources: RunResources,
+) -> None:
+    rollouts = PrefixSampling(share=1.0, **SETTINGS)(resources, ASKED, 3)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     exact = plain_log_probs(tiny_policy(torch.float32, spread=3.0), sequences)
     for rollout, row in zip(rollouts, exact, strict=True):
@@ -105,7 +107,7 @@ def test_what_the_engine_says_of_a_continuation_is_its_log_prob_after_prompt_and
 
 
 def gradient(rollouts: Sequence[Rollout], advantage: Tensor) -> dict[str, Tensor]:
-    """By one plain gradient step of size one."""
+    """Return the gradient, measured by one plain gradient step of size one."""
     policy = tiny_policy()
     before = copy.deepcopy(policy.state_dict())
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)
@@ -116,9 +118,11 @@ def gradient(rollouts: Sequence[Rollout], advantage: Tensor) -> dict[str, Tensor
     return {name: before[name] - value for name, value in policy.state_dict().items()}
 
 
-def test_the_prefix_carries_no_loss(world: World) -> None:
-    """The gradient is that of the continuations' log-probs alone, and of whole answers with an untrained prefix."""
-    rollouts = [replace(r, behaviour_log_probs=None) for r in PrefixSampling(share=1.0, **SETTINGS)(world, ASKED, 3)]
+def test_the_prefix_carries_no_loss(resources: RunResources) -> None:
+    """The gradient is that of the continuations' log-probs, and that of whole answers with an untrained prefix."""
+    rollouts = [
+        replace(r, behaviour_log_probs=None) for r in PrefixSampling(share=1.0, **SETTINGS)(resources, ASKED, 3)
+    ]
     advantage = torch.linspace(-1.0, 1.0, len(rollouts), dtype=torch.float64)
     gradients = gradient(rollouts, advantage)
 
@@ -141,26 +145,26 @@ def test_the_prefix_carries_no_loss(world: World) -> None:
 
 
 @pytest.fixture(scope="module")
-def guided(world: World) -> World:
-    """A world whose reference is another policy than the one that the engine runs."""
+def guided(resources: RunResources) -> RunResources:
+    """Make resources whose reference differs from the policy that the engine runs."""
     policy, reference = tiny_policy(torch.float32, spread=3.0), tiny_policy(torch.float32, seed=5, spread=3.0)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION)
-    return replace(world, learner=learner)
+    return replace(resources, learner=learner)
 
 
-def test_without_a_guide_it_is_plain_sampling(guided: World) -> None:
+def test_without_a_guide_it_is_plain_sampling(guided: RunResources) -> None:
     plain = Sample(**SETTINGS)(guided, PROBLEMS, 3)
     assert contents(GuidedPrefix(share=0.0, **SETTINGS)(guided, PROBLEMS, 3)) == contents(plain)
 
 
-def test_the_same_seed_and_round_give_the_same_guidance(guided: World) -> None:
+def test_the_same_seed_and_round_give_the_same_guidance(guided: RunResources) -> None:
     source = GuidedPrefix(share=1.0, **SETTINGS)
     first, again, next_round = (contents(source(guided, PROBLEMS, number)) for number in (3, 3, 4))
     assert first == again != next_round
 
 
 def first_tokens(model: nn.Module) -> Tensor:
-    """Chances of the first token of an answer to the first prompt that does not end at once, [vocabulary]."""
+    """Return the probabilities of an answer's first token, without the end token, at the first prompt, [vocabulary]."""
     with torch.no_grad():
         chances = model(torch.tensor([PROBLEMS[0].tokens], device=DEVICE)).logits[0, -1].double().softmax(-1).cpu()
     chances[END] = 0.0
@@ -168,8 +172,8 @@ def first_tokens(model: nn.Module) -> Tensor:
     return whole
 
 
-def test_the_prefixes_are_drawn_from_the_reference(guided: World) -> None:
-    """An answer of two tokens is cut before or behind its first one by the toss of a coin, whatever the token is."""
+def test_the_prefixes_are_drawn_from_the_reference(guided: RunResources) -> None:
+    """An answer of two tokens is cut before or after its first token with equal chance, whatever the token is."""
     source = GuidedPrefix(share=1.0, prompts=400, group_size=1, max_tokens=2)
     drawn = [prefix for seed in range(3) for prefix in source._prefixes(guided, [PROBLEMS[0]] * 400, seed) if prefix]
     counts = torch.bincount(torch.tensor([first for (first,) in drawn]), minlength=24).double()
@@ -182,7 +186,7 @@ def test_the_prefixes_are_drawn_from_the_reference(guided: World) -> None:
     assert len(drawn) > 300 and far(guided.learner.reference) < 5 < far(guided.learner.policy)
 
 
-def test_what_follows_the_guide_is_drawn_from_the_policy(guided: World) -> None:
+def test_what_follows_the_guide_is_drawn_from_the_policy(guided: RunResources) -> None:
     rollouts = GuidedPrefix(share=1.0, **SETTINGS)(guided, PROBLEMS, 0)
     assert any(rollout.source.origin == "guide" for rollout in rollouts)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
@@ -190,7 +194,7 @@ def test_what_follows_the_guide_is_drawn_from_the_policy(guided: World) -> None:
         torch.testing.assert_close(rollout.behaviour_log_probs, row.detach().cpu(), rtol=1e-4, atol=1e-4)
 
 
-def test_without_a_reference_nobody_can_guide(guided: World) -> None:
+def test_without_a_reference_nobody_can_guide(guided: RunResources) -> None:
     alone = replace(guided, learner=replace(guided.learner, reference=None))
     with pytest.raises(UserError, match="reference"):
         GuidedPrefix(share=1.0, **SETTINGS)(alone, PROBLEMS, 0)

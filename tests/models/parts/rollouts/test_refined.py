@@ -1,4 +1,4 @@
-"""What must be true of refinements by feedback, each test named as the theorem it checks."""
+"""Refinements by feedback: their prompts and groups, the answers that are refined, and long feedback."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from models.text.prompt_form import in_context
 from tests.support.scripted_engine import Scripted
 from tests.support.tiny_loops import END, PROBLEMS, save_start
 from tests.support.tiny_models import contents, scored
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 CONTEXT = "{prompt} {shown} ; {prompt}"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 8, "context": CONTEXT}
@@ -34,7 +34,7 @@ VERDICT = VerdictFeedback(right="= {answer}", wrong="+ {answer}")
 
 def draw(source: Refined) -> tuple[list[Rollout], Scripted]:
     engine: Any = Scripted("#### 8", "#### 7")
-    return source(make_world(engine), PROBLEMS[:2], 0), engine
+    return source(make_resources(engine), PROBLEMS[:2], 0), engine
 
 
 def test_a_refinement_is_drawn_behind_answer_and_feedback_and_stands_under_the_plain_prompt() -> None:
@@ -69,7 +69,7 @@ def test_only_wrong_answers_are_refined_where_that_is_asked() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Endless(Feedback):
-    """Says the same again and again."""
+    """Feedback that is very long and always the same."""
 
     name = "endless"
 
@@ -92,10 +92,12 @@ def test_places_are_filled_once_whatever_the_answer_says() -> None:
 
 
 def test_with_a_real_engine_the_same_seed_and_round_give_the_same_completions(tmp_path: Path) -> None:
-    world = make_world(TransformersEngine(save_start(tmp_path / "p"), EngineSettings(precision="float32"), end=END))
+    resources = make_resources(
+        TransformersEngine(save_start(tmp_path / "p"), EngineSettings(precision="float32"), end=END)
+    )
     source = Refined(feedback=VERDICT, **SETTINGS)
-    first = source(world, PROBLEMS, 3)
-    assert contents(source(world, PROBLEMS, 3)) == contents(first) != contents(source(world, PROBLEMS, 4))
+    first = source(resources, PROBLEMS, 3)
+    assert contents(source(resources, PROBLEMS, 3)) == contents(first) != contents(source(resources, PROBLEMS, 4))
     assert sum(rollout.source.origin == "refined" for rollout in first) == 2 * len(PROBLEMS)
 
 

@@ -1,4 +1,4 @@
-"""Searched turns as rollouts: what the learner makes of siblings is DPO with the history as prompt."""
+"""Searched turns as rollouts: siblings form groups, and their loss is DPO with the history as prompt."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ from models.parts.select.siblings import Siblings
 from tests.support.tiny_episodes import ENDING, Chatter
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, new_learner, run, same_weights, save_start
 from tests.support.tiny_models import gradients, plain_log_probs, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +42,11 @@ def searched(**settings: Any) -> Searched:
 
 def draw(start: Path, source: Searched, number: int = 0) -> list[Rollout]:
     engine = TransformersEngine(start, EngineSettings(precision="float32"), end=ENDING.ends)
-    return source(make_world(engine, codec=ENDING), PROBLEMS[:4], number)
+    return source(make_resources(engine, codec=ENDING), PROBLEMS[:4], number)
 
 
 def scored_by_value(rollouts: Sequence[Rollout]) -> Scored:
-    values = SourceValue()(make_world(), rollouts)
+    values = SourceValue()(make_resources(), rollouts)
     return Scored(rollouts, values, {"source_value": values}, {})
 
 
@@ -62,7 +62,7 @@ def test_every_turn_stands_behind_its_history_and_siblings_make_a_group(start: P
         assert prompt[: len(prompt) - rollout.episode.history] == roots[rollout.problem.id]
         assert not rollout.episode.history or any(
             prompt[: len(ids)] == ids for ids in whole
-        )  # the turn before is there too
+        )  # the previous turn is a rollout too
         alike = {other.problem.tokens for other in made if other.group == rollout.group}
         assert alike == {prompt} and len(prompt) - len(roots[rollout.problem.id]) + len(rollout.completion) <= 48
     assert len({(rollout.group, rollout.completion) for rollout in made}) == len(made)
@@ -82,7 +82,7 @@ def test_step_dpo_in_the_tree_is_dpo_with_the_history_as_prompt(start: Path) -> 
         learner=learner,
         objective=Dpo(beta=0.3),
         chosen=chosen,
-        advantage=list(NoAdvantage()(make_world(), chosen).tokens),
+        advantage=list(NoAdvantage()(make_resources(), chosen).tokens),
         settings=SCHEDULE,
         readings=readings,
         longest=48,

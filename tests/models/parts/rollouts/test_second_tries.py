@@ -1,4 +1,4 @@
-"""Failed episodes again: with guidance that nothing is trained on, or under the goal that they reached."""
+"""Second tries of failed episodes: with guidance that is not trained on, or under the goal that was reached."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,19 +20,19 @@ from models.parts.rollouts.relabelled import Relabelled
 from models.parts.rollouts.second_try import SecondTryEpisodes
 from tests.support.tiny_episodes import ENDING
 from tests.support.tiny_loops import PROBLEMS, save_start
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 SETTINGS: dict[str, Any] = {"prompts": 4, "group_size": 4, "max_tokens": 32, "turns": 3}
 
 
 class Listening(TransformersEngine):
-    """Remembers what it is asked."""
+    """An engine that records its prompts."""
 
     prompts: list[Sequence[int]]
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        self.prompts = [*getattr(self, "prompts", []), *(ask.prompt for ask in asks)]
-        return super().each(asks, drawing)
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        self.prompts = [*getattr(self, "prompts", []), *(ask.prompt for ask in requests)]
+        return super().complete(requests, drawing)
 
 
 class _Walk:
@@ -54,7 +54,7 @@ class _Walk:
 
 @dataclass(frozen=True, kw_only=True)
 class Walk(Environment):
-    """Every word is a step from a place that chance chooses; the goal is a place, and two turns are all."""
+    """An environment in which every word is a step from a random place to a goal, in at most two turns."""
 
     name = "walk"
     tells_goal: bool = False
@@ -80,14 +80,14 @@ def engine(start: Path) -> Listening:
 
 def draw(engine: Listening, source: SecondTryEpisodes | Relabelled, goal: str = "13") -> list[Rollout]:
     problems = [replace(problem, answer=goal) for problem in PROBLEMS[:4]]
-    return source(make_world(engine, codec=ENDING), problems, 0)
+    return source(make_resources(engine, codec=ENDING), problems, 0)
 
 
 def test_guidance_is_read_while_drawing_and_stands_in_no_trained_sequence(engine: Listening) -> None:
     source = SecondTryEpisodes(
         environment=Walk(), guidance="{prompt} 16 {answer}", retries=3, only_right=False, **SETTINGS
     )
-    made = draw(engine, source, goal="99")  # a place that there is not: all fail
+    made = draw(engine, source, goal="99")  # a place that does not exist, so every episode fails
     plain = {problem.id: problem.tokens for problem in PROBLEMS}
     guided = [rollout for rollout in made if rollout.source.origin == "explained"]
     texts = [f"{PROBLEMS[number].prompt} 16 99" for number in {rollout.group for rollout in guided}]
@@ -113,7 +113,7 @@ def test_only_problems_that_failed_are_tried_again_and_only_successes_kept(engin
 def test_relabelled_goals_are_reached_when_the_episode_is_played_under_them(engine: Listening) -> None:
     made = draw(engine, Relabelled(environment=Walk(), **SETTINGS))
     again = [rollout for rollout in made if rollout.source.origin == "relabelled"]
-    assert again and Solved()(make_world(), again).all()
+    assert again and Solved()(make_resources(), again).all()
     groups = [rollout.group for rollout in again]
     assert len(set(groups)) == len(groups) and min(groups) == 4
     for rollout in again:
@@ -121,7 +121,7 @@ def test_relabelled_goals_are_reached_when_the_episode_is_played_under_them(engi
         assert rollout.problem.tokens == tuple(ENDING.prompts([rollout.problem.prompt])[0])
         assert (
             len(rollout.episode.turns) == 1 and len(rollout.completion) == rollout.episode.turns[0].stop
-        )  # cut where it was reached
+        )  # cut at the turn that reached the goal
         assert rollout.episode.turns[0].reward == 1.0 and rollout.episode.turns[0].response == rollout.problem.answer
         source = [other for other in made if other.completion[: len(rollout.completion)] == rollout.completion]
         assert any(other.source.origin == "policy" and not reached_goal(other) for other in source)
@@ -131,7 +131,7 @@ def test_relabelled_goals_are_reached_when_the_episode_is_played_under_them(engi
 def test_a_goal_that_is_not_verified_relabels_nothing(engine: Listening, environment: Walk) -> None:
     made = draw(engine, Relabelled(environment=environment, **SETTINGS))
     again = [rollout for rollout in made if rollout.source.origin == "relabelled"]
-    # a false goal can be the place after the next turn all the same: then it is true, and verified
+    # A false goal can be the place after the next turn. Then it is true, and is verified.
     assert all(rollout.episode.turns[-1].response == rollout.problem.answer for rollout in again)
     assert len(again) < 4 and (not again or environment.lies)
 
@@ -145,7 +145,7 @@ def test_what_a_miscopied_call_asked_for_is_the_goal_that_it_reached() -> None:
     goals = [tools.reached(Problem("p", f"{number} * 83 = ?", "3901"), turns) for number in range(12, 60)]
     held = [goal for goal in goals if goal is not None]
     assert {(goal.prompt, goal.answer) for goal in held} == {("47 * 53 = ?", "2491")}
-    assert 0 < len(held) < len(goals)  # problems of another split than that of the goal get none
+    assert 0 < len(held) < len(goals)  # a goal must be in the same split as the problem
     assert Tools().reached(Problem("p", "47 * 83 = ?", "3901"), turns) is None
     guess = (Turn(0, 1, text="#### 2491"),)
     assert tools.reached(Problem("p", "47 * 83 = ?", "3901"), guess) is None

@@ -1,4 +1,4 @@
-"""What must be true of the chances of a round, each test named as the theorem it checks."""
+"""Seeds of a round: each decision has a seed that differs from the sampling's, and no two rounds share a seed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,15 +14,15 @@ from models.engines.random_points import TOKENS, points_of
 from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.learner import Learner
 from models.method.problem import KnownAnswer, Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts import prefix
 from models.parts.rollouts.beside_data import BesideData
 from models.parts.rollouts.prefix import GuidedPrefix, PrefixSampling
 from models.parts.rollouts.replay import Replay
 from models.parts.rollouts.sample import Sample
 from tests.support.tiny_loops import PROBLEMS
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 KNOWN = tuple(KnownAnswer("demonstration", (token, token, token, token, 1), "") for token in (5, 6, 7))
 ASKED = [replace(problem, known=KNOWN) for problem in PROBLEMS]
@@ -30,7 +30,7 @@ LEARNER = Learner(torch.nn.Linear(1, 1), cast(Any, None), torch.nn.Linear(1, 1),
 
 
 class Noting:
-    """An engine that notes the seeds of its completions and answers token 5 and the end."""
+    """An engine that records the seeds of its completions and returns token 5 and the end token."""
 
     dtype = torch.float32
     generate = Engine.generate
@@ -38,9 +38,9 @@ class Noting:
     def __init__(self) -> None:
         self.seeds: list[int] = []
 
-    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        self.seeds += [ask.seed for ask in asks]
-        return [Generated((5, 1), torch.tensor([-0.5, -0.25]), True) for _ in asks]
+    def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
+        self.seeds += [ask.seed for ask in requests]
+        return [Generated((5, 1), torch.tensor([-0.5, -0.25]), True) for _ in requests]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_is_decided_beside_a_sampling_is_drawn_by_another_seed(
             return super().manual_seed(seed)
 
     engine = Noting()
-    here = make_world(cast(Any, engine), learner=replace(LEARNER, memory=[]))
+    here = make_resources(cast(Any, engine), learner=replace(LEARNER, memory=[]))
     monkeypatch.setattr(torch, "Generator", Generator)
     for number in range(4):
         source(here, ASKED, number)
@@ -86,14 +86,14 @@ def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch
     guides = []
 
     def guide(
-        world: World, problems: Sequence[Problem], sampling: Sampling, share: float, seed: int, origin: str
+        resources: RunResources, problems: Sequence[Problem], sampling: Sampling, share: float, seed: int, origin: str
     ) -> list[Rollout]:
         guides.append(seed)
         return [Rollout(problem, number, (5, 6, 1), None, "", True) for number, problem in enumerate(problems)]
 
     monkeypatch.setattr(prefix, "draw_from_mixture", guide)
     engine = Noting()
-    here = make_world(cast(Any, engine), learner=LEARNER)
+    here = make_resources(cast(Any, engine), learner=LEARNER)
     for number in range(3):
         GuidedPrefix(share=1.0, group_size=2, max_tokens=8)(here, ASKED, number)
     continued = {

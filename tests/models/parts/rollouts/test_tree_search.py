@@ -1,4 +1,4 @@
-"""A search's answers and steps as rollouts, and what the critic and the policy learn from them."""
+"""A search's answers and steps as rollouts: values, groups, log-probs, and what critic and policy learn from them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from models.reward_models.critic.model import Critic, read_values
 from tests.support.tiny_engines import Saying
 from tests.support.tiny_loops import PROBLEMS, SCHEDULE, Sevens, new_learner, run, same_weights, save_start
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 MARKS = ("+", "=", "7")
 
@@ -49,7 +49,7 @@ def searched(**settings: Any) -> TreeSearch:
 
 def draw(start: Path, source: TreeSearch, number: int = 0, learner: Learner | None = None) -> list[Rollout]:
     engine = TransformersEngine(start, EngineSettings(precision="float32"), end=CODEC.ends)
-    return source(make_world(engine, learner=learner), PROBLEMS[:4], number)
+    return source(make_resources(engine, learner=learner), PROBLEMS[:4], number)
 
 
 def with_critic(advantage: StepValues) -> tuple[Learner, Critic]:
@@ -88,7 +88,7 @@ def test_an_answer_counts_as_often_as_it_was_drawn() -> None:
         return "#### 7" if seed % 4 else "#### 3"
 
     problem = replace(PROBLEMS[0], answer="7")
-    made = searched(nodes=32, group_size=32)(make_world(Saying(CODEC, say)), [problem], 0)
+    made = searched(nodes=32, group_size=32)(make_resources(Saying(CODEC, say)), [problem], 0)
     said = [rollout.text for rollout in made]
     assert len(said) == 32 and set(said) == {"#### 7", "#### 3"} and 16 < said.count("#### 7") < 32
     assert {rollout.source.value for rollout in made} == {0.0, 1.0} and len(set(map(id, made))) == 32
@@ -110,14 +110,17 @@ def test_a_critic_that_guides_alone_is_asked_for_the_state_behind_each_step(star
     made = draw(start, searched(critic_share=1.0, emit="steps"), learner=learner)
     assert made
     node = Node(Node(), made[0].completion)
-    [said] = critic_estimates(make_world(learner=learner), [PROBLEMS[0]], [node])
+    [said] = critic_estimates(make_resources(learner=learner), [PROBLEMS[0]], [node])
     behind = (*PROBLEMS[0].tokens, *node.tokens)
     [row] = read_values(critic, Sequences([behind], [[CODEC.end]]))
     assert said == pytest.approx(float(row[0]), abs=1e-5) and 0 < said < 1
 
 
 def test_qualities_by_hand() -> None:
-    """root - a - right, and b - wrong, and c - d - right: distances 1, 0; lost; 2, 1, 0."""
+    """The tree is root - a - right, root - b - wrong and root - c - d - right.
+
+    The distances to a right answer are 1 and 0 on the first path and 2, 1 and 0 on the last. From b there is none.
+    """
     tree = SearchTree(Growth(order="puct", candidates=3, nodes=9, goals=0, exploration=1.0, valuing=Valuing()))
 
     def child(parent: Node, worth: float | None = None) -> Node:
@@ -134,14 +137,14 @@ def test_qualities_by_hand() -> None:
     assert [known[id(node)] for node in (tree.root, a, right)] == [0.0, 0.5, 1.0]
     assert [known[id(node)] for node in (b, wrong)] == [0.0, 0.0]
     assert [known[id(node)] for node in (c, d, far)] == pytest.approx([1 / 3, 2 / 3, 1.0])
-    assert known[id(lost)] == pytest.approx(0.5 - 0.5 / 2)  # as far from a right answer as before it
+    assert known[id(lost)] == pytest.approx(0.5 - 0.5 / 2)  # its distance to a right answer is 1, like that of a
     none = SearchTree(tree.growth)
     child(child(none.root), 0.0)
     assert set(qualities(none).values()) == {0.0}
 
 
 def two_answers() -> Scored:
-    """Two answers of which one is right, with values at two places of each."""
+    """Make two answers, one of them right, with values at two positions each."""
     rows = [(3, 4, 5, CODEC.end), (6, 4, CODEC.end)]
     values: Sequence[tuple[float | None, ...]] = [(0.5, None, 0.75, None), (0.5, 0.25, None)]
     rollouts = [
@@ -155,10 +158,10 @@ def test_right_answers_are_imitated_and_the_critic_learns_the_steps_values() -> 
     advantage = StepValues()
     advantage = replace(advantage, critic=replace(advantage.critic, epochs=200))
     learner, critic = with_critic(advantage)
-    world, scored = make_world(learner=learner), two_answers()
-    signal = advantage(world, scored)
+    resources, scored = make_resources(learner=learner), two_answers()
+    signal = advantage(resources, scored)
     assert [row.tolist() for row in signal.tokens] == [[1.0] * 4, [0.0] * 3]
-    advantage.learn(world, scored, signal, 0)
+    advantage.learn(resources, scored, signal, 0)
     first, second = read_values(critic, scored.sequences)
     learned = torch.stack([first[0], first[2], second[0], second[1]])
     torch.testing.assert_close(learned, torch.tensor([0.5, 0.75, 0.5, 0.25]), atol=0.03, rtol=0)
@@ -172,8 +175,10 @@ def test_answers_without_values_teach_the_critic_nothing() -> None:
     bare = replace(
         scored, rollouts=[replace(made, source=replace(made.source, step_values=())) for made in scored.rollouts]
     )
-    world = make_world(learner=learner)
-    assert advantage.learn(world, bare, advantage(world, bare), 0) == {} and torch.equal(before, critic.head.weight)
+    resources = make_resources(learner=learner)
+    assert advantage.learn(resources, bare, advantage(resources, bare), 0) == {} and torch.equal(
+        before, critic.head.weight
+    )
 
 
 @pytest.mark.thorough

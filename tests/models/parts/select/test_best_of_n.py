@@ -1,4 +1,4 @@
-"""What must be true of the best of N, each test named as the theorem it checks."""
+"""The best of N: the completions that are kept, ties, the worst ones, and the distribution of the best of three."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""What must be true of pairs made from rewards, each test named as the theorem it checks."""
+"""Pairs made from rewards: the best and the worst of each group, ties, and groups without a pair."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What must be true of the selector that keeps what differs most, each test named as the theorem it checks."""
+"""The selector that keeps the completions whose rewards differ most: right and wrong ones, the variance, and ties."""
 
 from itertools import combinations
 
@@ -14,8 +14,8 @@ from tests.support.tiny_models import scored
 def test_of_right_and_wrong_as_many_of_each_are_kept_as_far_as_there_are() -> None:
     rewards = numbers(0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1)
     kept = MostSpread(keep=4)(scored(rewards, [8, 8])).tolist()
-    assert kept[:4] == [0, 1, 2, 6] and len(kept) == 8  # both right ones, and of the wrong ones the first two
-    assert rewards[kept[4:]].tolist().count(0.0) == 1  # there is only one
+    assert kept[:4] == [0, 1, 2, 6] and len(kept) == 8  # both right ones and the first two wrong ones
+    assert rewards[kept[4:]].tolist().count(0.0) == 1  # this group has only one wrong completion
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,4 +1,4 @@
-"""What must be true of the filter of positive advantages, each test named as the theorem it checks."""
+"""The filter of positive advantages: the completions that it drops, and the rewards that it compares."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from models.base.errors import UserError
 from models.parts.advantage.reward import FixedBaseline
 from models.parts.select.positive_advantage import PositiveAdvantage
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def test_negative_advantages_are_dropped_whatever_their_group() -> None:
@@ -24,7 +24,7 @@ def test_with_the_same_baseline_every_advantage_that_is_left_is_positive() -> No
     rewards = torch.randn(50, dtype=torch.float64, generator=generator)
     whole = scored(rewards, [50])
     left = whole.take(PositiveAdvantage(value=0.2)(whole))
-    advantage = FixedBaseline(baseline=0.2).of_completions(make_world(), left)
+    advantage = FixedBaseline(baseline=0.2).of_completions(make_resources(), left)
     assert (advantage > 0).all() and len(advantage) == int((rewards > 0.2).sum())
 
 

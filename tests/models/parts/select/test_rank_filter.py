@@ -1,4 +1,4 @@
-"""What must be true of the filter by rank, each test named as the theorem it checks."""
+"""The filter by rank: the best, the worst or both of each group, ties, and random additions."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What must be true of the choice of reliable pairs, each test named as the theorem it checks."""
+"""The choice of reliable pairs: those whose preference has at most a given entropy."""
 
 import math
 
@@ -12,7 +12,7 @@ from tests.support.tiny_models import scored
 
 REWARDS = torch.tensor([0.0, 0.1, math.log(3), 0.0, 4.0, -4.0], dtype=torch.float64)
 ROUND = scored(REWARDS, [2, 2, 2], {"judge": REWARDS.flip(0)})
-# Chances 0.525, 0.75 and 0.9997: 0.998, 0.811 and 0.004 bits of doubt.
+# Preferences of 0.525, 0.75 and 0.9997 have an entropy of 0.998, 0.811 and 0.004 bits.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What must be true of the selectors, each test named as the theorem it checks."""
+"""The selectors: groups with spread, flat groups, and the rewards and groups of the selected completions."""
 
 import pytest
 import torch

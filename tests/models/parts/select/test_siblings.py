@@ -1,4 +1,4 @@
-"""Pairs of siblings: which turn is the better one."""
+"""Pairs of siblings: the choice of the better turn."""
 
 from dataclasses import replace
 
@@ -28,9 +28,9 @@ def test_a_failed_node_loses_whatever_it_is_worth() -> None:
     seen = nodes([0.9, 0.4, 0.1, 0.0], [False, True, False, True], [4])
     assert Siblings()(seen).tolist() == [1, 3]
     assert Siblings(failed_only=True)(seen).tolist() == [1, 2]
-    assert Siblings()(nodes([0.9, 0.1], [False, False], [2])).tolist() == [0, 1]  # both have, and the one by less
+    assert Siblings()(nodes([0.9, 0.1], [False, False], [2])).tolist() == [0, 1]  # both failed: the lower value loses
     assert Siblings(failed_only=True)(nodes([0.9, 0.1], [False, False], [2])).tolist() == []
-    assert Siblings()(nodes([0.9, 0.5], [False, True], [2])).tolist() == []  # no pair in which the worse is worth more
+    assert Siblings()(nodes([0.9, 0.5], [False, True], [2])).tolist() == []  # the loser must not have the higher value
 
 
 def test_failed_only_needs_a_sibling_that_reached_the_goal() -> None:

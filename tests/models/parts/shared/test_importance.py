@@ -1,4 +1,4 @@
-"""What must be true of the correction for whoever sampled, each test named as the theorem it checks."""
+"""The correction for the policy that sampled: weights of tokens and completions, bounds, and exact gradients."""
 
 import math
 from itertools import product
@@ -74,11 +74,11 @@ def test_where_engine_and_learner_agree_nothing_is_corrected(level: str, rule: s
 @pytest.mark.parametrize("kind", [Grpo, Reinforce, Cispo, Sapo, Gmpo, GspoToken])
 @pytest.mark.parametrize("level", ["token", "completion", "geometric"])
 def test_every_policy_gradient_is_corrected_by_the_same_weight(kind: Any, level: str) -> None:
-    """Its gradient, of the first step, is the weight times the advantage times that of the log-prob."""
+    """The gradient of the first step is the weight times the advantage times the gradient of the log-prob."""
     settings: dict[str, Any] = {"importance_level": level, "importance_rule": "masked", "importance_ceiling": 2.5}
     gradient = gradient_of(kind(kl=0.0, **settings), OLD, SEEN)
     expected = -weights(**settings) * SEEN.advantage
-    if kind is Gmpo:  # one loss for all tokens of a completion, at each of them
+    if kind is Gmpo:  # each token carries the one loss of its whole completion
         expected = SEEN.mean_by_completion(expected)[SEEN.completion]
     torch.testing.assert_close(gradient, expected)
 
@@ -97,7 +97,10 @@ WORTH = torch.tensor([[1.0, 0.0], [0.2, -1.0], [0.5, 2.0]], dtype=torch.float64)
 def expected_gradient(
     level: Literal["token", "completion", "geometric"],
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Of reinforce over all completions of two tokens, drawn by an engine that is another policy, and the exact one."""
+    """Return the expected gradient of Reinforce, and the exact one.
+
+    The expectation is over all completions of two tokens, drawn by an engine whose policy differs.
+    """
     logits = [STARTS.clone().requires_grad_(), NEXT.clone().requires_grad_()]
     first, second = logits[0].log_softmax(0), logits[1].log_softmax(-1)
     exact = torch.autograd.grad(((first[:, None] + second).exp() * WORTH).sum(), logits, retain_graph=True)

@@ -1,4 +1,4 @@
-"""What must be true of pairs by a jury, each test named as the theorem it checks."""
+"""Pairs by a jury: the votes of the jurors, the fate of a pair, and refused settings."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ def solutions(*texts: str, name: str = "p", finished: bool = True) -> list[Solut
 
 
 def longer(question: str, vote: int) -> str:
-    """Prefers the longer text, whichever stands first."""
+    """Prefer the longer text in either order."""
     first, _, second = question.partition(" first ")[2].partition(" second ")
     return f"#### {'first' if len(first) > len(second) else 'second' if len(second) > len(first) else 'neither'}"
 
@@ -42,14 +42,14 @@ def said(
 def test_each_completion_meets_its_rivals_and_the_better_one_is_chosen_whichever_stands_first() -> None:
     verdicts, pairs = said(JurySettings(rivals=1), longer, solutions("a", "aaa", "aa"))
     assert set(pairs) == {("aaa", "a"), ("aaa", "aa"), ("aa", "a")}
-    assert verdicts.asked == 3 and verdicts.fates == {"agreed": 3, "tied": 0, "disputed": 0, "unread": 0}
+    assert verdicts.pair_count == 3 and verdicts.fates == {"agreed": 3, "tied": 0, "disputed": 0, "unread": 0}
     assert all(pair.gap == 1.0 for pair in verdicts.pairs)
 
 
 def test_a_juror_that_goes_by_the_place_prefers_nobody() -> None:
     for place in ("first", "second"):
         verdicts, pairs = said(JurySettings(), always(f"#### {place}"), solutions("a", "b"))
-        assert not pairs and verdicts.fates["tied"] == verdicts.asked == 1
+        assert not pairs and verdicts.fates["tied"] == verdicts.pair_count == 1
     ranks = JurySettings(jury=[JudgeRanking()])  # two votes read a list in both orders
     verdicts, pairs = said(ranks, always("#### 1 2"), solutions("a", "b"))
     assert not pairs and verdicts.fates["tied"] == 1
@@ -59,7 +59,7 @@ def test_a_juror_that_goes_by_the_place_prefers_nobody() -> None:
 
 def test_only_what_all_jurors_say_is_kept_or_as_many_as_are_asked_for() -> None:
     def says(question: str, vote: int) -> str:
-        if question.startswith("judge"):  # a score, the higher the more of b there is
+        if question.startswith("judge"):  # a score: the number of b in the solution
             return f"#### {question.partition(' solution ')[2].count('b')}"
         return longer(question, vote)
 
@@ -67,7 +67,8 @@ def test_only_what_all_jurors_say_is_kept_or_as_many_as_are_asked_for() -> None:
     both = JurySettings(jury=[JudgePairs(), JudgeScore()])
     verdicts, pairs = said(both, says, made)
     assert pairs == [("bbb", "bb")] and verdicts.fates == {"agreed": 1, "tied": 0, "disputed": 2, "unread": 0}
-    assert verdicts.pairs[0].gap == pytest.approx((1.0 + 1.0 / 9.0) / 2.0)  # wins both orders, and 3 to 2 of 9
+    # Two wins give 1. The scores 3 and 2 differ by 1 on a scale from 0 to 9.
+    assert verdicts.pairs[0].gap == pytest.approx((1.0 + 1.0 / 9.0) / 2.0)
     most = JurySettings(jury=[JudgePairs(), JudgePairs(label="again"), JudgeScore()], least_agreed=0.6)
     assert set(said(most, says, made)[1]) == {("aaaa", "bbb"), ("aaaa", "bb"), ("bbb", "bb")}
 
@@ -86,7 +87,7 @@ def test_the_fate_of_a_pair_by_hand(votes: list[float], least: float, fate: str)
 def test_pairs_are_of_one_prompt_and_equal_texts_meet_once() -> None:
     made = [*solutions("a", "aa", "a", "aa"), *solutions("a", "aaa", name="q"), *solutions("alone", name="r")]
     verdicts, pairs = said(JurySettings(rivals=7), longer, made)
-    assert pairs == [("aa", "a"), ("aaa", "a")] and verdicts.asked == 2
+    assert pairs == [("aa", "a"), ("aaa", "a")] and verdicts.pair_count == 2
     assert [pair.chosen.problem.id for pair in verdicts.pairs] == ["p", "q"]
     assert all(pair.chosen.problem == pair.rejected.problem for pair in verdicts.pairs)
 
@@ -112,7 +113,7 @@ def test_of_a_prompt_the_widest_are_kept() -> None:
 @pytest.mark.parametrize("juror", [JudgePairs(), JudgeScore(), JudgeRanking(), Checklist()], ids=lambda part: part.name)
 def test_whatever_is_written_and_said_no_pair_comes_of_what_cannot_be_read(answer: str, juror: JudgePairs) -> None:
     verdicts, pairs = said(JurySettings(jury=[juror], rivals=9), always(answer), solutions(*MALFORMED))
-    assert not pairs and verdicts.fates["unread"] == verdicts.asked == len(MALFORMED) * (len(MALFORMED) - 1) // 2
+    assert not pairs and verdicts.fates["unread"] == verdicts.pair_count == len(MALFORMED) * (len(MALFORMED) - 1) // 2
 
 
 def test_a_jury_that_says_nothing_can_be_tried_out() -> None:

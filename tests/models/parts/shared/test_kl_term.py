@@ -1,4 +1,4 @@
-"""What must be true of a KL in the loss, each test named as the theorem it checks."""
+"""The KL term of the loss: the gradients of its estimators, and refused settings."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +24,10 @@ REFERENCE = numbers(0.1, 0.2, 0.3, 0.4)
 
 
 def expected(estimator: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
-    """Gradient of an estimator over all samples of a softmax policy, taken through their log-probs, and those of the
-    KL in both directions."""
+    """Return the gradient of an estimator, and those of the KL in both directions.
+
+    The estimator's gradient is its mean over all samples of a softmax policy, taken through their log-probs.
+    """
     logits = numbers(0.3, -0.2, 0.9, 0.0).requires_grad_()
     log_prob = logits.log_softmax(0)
     chance, log_reference = log_prob.exp(), REFERENCE.log()

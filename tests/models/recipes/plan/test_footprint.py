@@ -1,4 +1,4 @@
-"""A plan's figures are those of the training itself: each test named as the theorem it checks."""
+"""The figures of a plan agree with the memory that the training holds."""
 
 import copy
 from dataclasses import replace
@@ -29,8 +29,11 @@ from models.recipes.plan.rows import loop_row
 from models.recipes.schema import Recipe
 
 TOLERANCE = 0.15
-"""Largest gap between plan and measure, as a share of what was measured. Seen: 0.1 % to 6 %, and 13 % for attention
-wider than the model, of which the CPU's attention makes copies that no plan counts."""
+"""Largest gap between plan and measurement, as a share of the measurement.
+
+Gaps of 0.1 % to 6 % were seen, and 13 % for attention wider than the model, since the CPU's attention makes copies
+that no plan counts.
+"""
 PROMPT = 24
 BASE = [
     "policy.precision=float32", "policy.size={hidden: 128, layers: 4, heads: 4, key_value_heads: 2, feed_forward: 384}",
@@ -54,7 +57,7 @@ CPU = Device("cpu", 2**40)
 
 
 def learner_of(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> Learner:
-    """The learner of a recipe, as a run would have it."""
+    """Return the learner of a recipe, as a run builds it."""
     policy: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     reference = None if recipe.policy.lora else copy.deepcopy(policy).requires_grad_(False)
     off: Any = None
@@ -70,7 +73,7 @@ def learner_of(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> Lea
 
 
 def round_of(recipe: Recipe) -> Scored:
-    """Completions as long as they may be, as if a uniform policy had drawn them."""
+    """Return completions of the maximum length, as if a uniform policy had drawn them."""
     size, length = recipe.rollouts.group_size, recipe.rollouts.max_tokens
     rollouts = [
         Rollout(
@@ -103,7 +106,7 @@ def test_planned_memory_is_what_a_fit_holds(case: str) -> None:
     def fit() -> None:
         fit_round(learner, recipe.objective, scored, advantages, recipe.schedule, recipe.rollouts.max_tokens)  # type: ignore[arg-type]
 
-    fit()  # makes the optimiser's state
+    fit()  # creates the optimiser's state
     policy = list(learner.policy.parameters())
     moments = [
         part
@@ -167,7 +170,10 @@ def test_a_judge_is_counted_once_more_where_a_verifier_learns_beside_it_and_not_
 
 
 def test_whole_logits_are_never_in_a_plan() -> None:
-    """8,192 tokens of a vocabulary of 151,936 would be 4.6 GiB; a block has 2 MiB on a CPU, 1 GiB on a GPU."""
+    """A block of logits takes at most 2 MiB on a CPU and 1 GiB on a GPU.
+
+    All logits of 8,192 tokens and a vocabulary of 151,936 would take 4.6 GiB.
+    """
     from models.learner.logit_blocks import block_shape
 
     for device, most in (("cpu", 2**19), ("cuda", 2**28)):

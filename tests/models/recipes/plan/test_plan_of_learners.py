@@ -1,4 +1,4 @@
-"""What must be true of a plan for several learners: it counts what each of them holds."""
+"""A plan for several learners counts the memory that each of them holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def planned(learners: int, *more: str) -> Footprint:
 
 
 def held(ranks: Ranks) -> tuple[int, int]:
-    """Bytes of the weights and of the moments that a rank holds."""
+    """Return the bytes of the weights and of the moments that a rank holds."""
     recipe = load_recipe("gsm8k", [*SIZE])
     config, _ = policy_config(recipe)
     with torch.device("cpu"):

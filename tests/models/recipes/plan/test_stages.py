@@ -1,4 +1,4 @@
-"""What the plan of a fit before the loop counts is what the fit holds, and rows are those that the learner packs."""
+"""Plans of the fits before the loop: they agree with the memory that a fit holds and the rows that a learner packs."""
 
 import copy
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from models.recipes.plan.stages import REWARD_MODEL, WARM_START, PlanContext, St
 from models.recipes.schema import Recipe
 from models.reward_models.fit import Pair, fit_reward_model
 
-pytestmark = pytest.mark.rotating(of=5)
+pytestmark = pytest.mark.rotating(of=8)
 
 PROMPT, LENGTH = 24, 32
-"""Tokens of a prompt, and of a completion as BASE has it."""
+"""Tokens of a prompt, and of a completion in BASE."""
 TOLERANCE = 0.15
-"""Largest gap between plan and measure, as a share of what was measured."""
+"""Largest gap between plan and measurement, as a share of the measurement."""
 CPU = Device("cpu", 2**40)
 BASE = [
     "policy.precision=float32", "policy.size={hidden: 128, layers: 3, heads: 4, key_value_heads: 2, feed_forward: 384}",
@@ -84,7 +84,7 @@ def test_a_planned_fit_is_what_the_fit_holds(
     held = sum(4 * weight.numel() for weight in model.parameters())
     assert abs(needs.weights - held) < 0.001 * held and needs.optimiser == 2 * needs.weights
     with Alive(model.parameters()) as alive:
-        fit()  # one update: the moments come after its peak
+        fit()  # one update: the moments are created after its peak
     assert abs(needs.passing - alive.most) <= TOLERANCE * alive.most, (needs, alive.most)
 
 

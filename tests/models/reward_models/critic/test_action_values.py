@@ -1,4 +1,4 @@
-"""Values of turns on frozen features: on a logged chain they are those of dynamic programming."""
+"""Values of actions on frozen features: on a logged chain they equal the values from dynamic programming."""
 
 import math
 from dataclasses import replace
@@ -17,15 +17,15 @@ from models.reward_models.critic.action_values import ActionValues, fit_action_v
 from tests.support.device_here import DEVICE, placed
 from tests.support.tiny_loops import SCHEDULE, new_learner
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 CHAIN = {("a", "go"): ("b", 0.0), ("b", "go"): ("c", 0.0), ("c", "go"): ("", 1.0), ("a", "stop"): ("", 0.3)}
-"""State and action to the next state and the reward; the log goes on, or stops at once."""
+"""Next state and reward of each state and action. One logged episode takes `go` three times, the other `stop` once."""
 WORDS = {"a": 5, "b": 6, "c": 7, "go": 8, "stop": 9}
 
 
 def dynamic_programming(gamma: float) -> dict[tuple[str, str], float]:
-    """Values of the logged policy, which goes on wherever it has gone, written backwards."""
+    """Return the values of the logged actions, computed backwards. The log has `go` in every later state."""
     values = {("c", "go"): 1.0, ("a", "stop"): 0.3}
     for state, following in (("b", "c"), ("a", "b")):
         values[state, "go"] = gamma * values[following, "go"]
@@ -33,7 +33,7 @@ def dynamic_programming(gamma: float) -> dict[tuple[str, str], float]:
 
 
 def logged(actions: list[tuple[str, str]]) -> Rollout:
-    """An episode whose states are words that the environment says; the first one ends the prompt."""
+    """Make an episode in which the environment writes a word for each state; the first one is the end of the prompt."""
     ids: list[int] = []
     turns = []
     for number, (state, action) in enumerate(actions):
@@ -63,17 +63,17 @@ def test_values_on_a_logged_chain_are_those_of_dynamic_programming(gamma: float)
     learner = new_learner(SCHEDULE)
     part = ActionValue(gamma=gamma, passes=40, optimiser=OptimiserSettings(learning_rate=0.003, warmup_steps=1))
     companion = learner.companions[part.companion] = part.accompany(learner.policy)
-    world = make_world(learner=learner)
+    resources = make_resources(learner=learner)
     outcome = torch.tensor([1.0, 0.3])
     before = [parameter.clone() for parameter in companion.model.get_submodule("backbone").parameters()]
     for _ in range(25):
-        part.learn(world, [LONG, SHORT], {"exact_answer": outcome})
+        part.learn(resources, [LONG, SHORT], {"exact_answer": outcome})
     values = dynamic_programming(gamma)
     candidates = [
         Rollout(Problem("p", "", tokens=tokens), 1, (WORDS[action],), None, "", True)
         for tokens, action in (((3, 5), "go"), ((3, 5, 8, 6), "go"), ((3, 5, 8, 6, 8, 7), "go"), ((3, 5), "stop"))
     ]
-    said = part(world, [LONG, SHORT, *candidates]).tolist()
+    said = part(resources, [LONG, SHORT, *candidates]).tolist()
     expected = [values["a", "go"], values["b", "go"], values["c", "go"], values["a", "stop"]]
     assert said[2:] == pytest.approx(expected, abs=0.02) and said[:2] == pytest.approx([1.0, 0.3], abs=0.02)
     after = list(companion.model.get_submodule("backbone").parameters())
@@ -81,7 +81,7 @@ def test_values_on_a_logged_chain_are_those_of_dynamic_programming(gamma: float)
 
 
 def test_one_target_by_hand() -> None:
-    """With the lagged values held, the error before the first step is that to r + gamma Q of the turn behind."""
+    """The target is r + gamma Q(following turn), with Q before the step; one pass reports the error before its step."""
     model = ActionValues(tiny_policy(seed=3))
     companion = Companion(model, build_optimiser(model, OptimiserSettings()))
     features = placed(torch.randn(3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
@@ -103,7 +103,7 @@ def test_one_target_by_hand() -> None:
 
 
 def fitted(features: Tensor, proposals: Tensor, conservative: float, passes: int) -> tuple[ActionValues, float]:
-    """Values after a fit to turns that all earn 1 and end their episodes, and how far proposals stood above at last."""
+    """Fit to turns of reward 1 that end their episodes. Return the values, and how far proposals were above the log."""
     model = ActionValues(tiny_policy(seed=3))
     seen = fit_action_values(
         Companion(model, build_optimiser(model, OptimiserSettings())),
@@ -130,7 +130,7 @@ def test_the_conservative_term_by_hand() -> None:
 
 
 def test_a_turn_that_nobody_logged_ends_below_what_was_logged_where_the_fit_is_conservative() -> None:
-    """Beside it the same fit without the term, which has nothing to say about a turn that is not in the log."""
+    """Without the conservative term, nothing lowers the value of a turn that is not in the log."""
     chance = torch.Generator().manual_seed(1)
     features, apart = (placed(torch.randn(1, 64, dtype=torch.float64, generator=chance)) for _ in range(2))
     strange = features + apart
@@ -148,4 +148,4 @@ def test_nothing_is_learned_where_nothing_is_logged() -> None:
     part = ActionValue()
     learner.companions[part.companion] = part.accompany(learner.policy)
     fresh = [replace(SHORT, source=replace(SHORT.source, origin="policy"))]
-    assert part.learn(make_world(learner=learner), fresh, {"exact_answer": torch.ones(1)}) == {}
+    assert part.learn(make_resources(learner=learner), fresh, {"exact_answer": torch.ones(1)}) == {}

@@ -1,4 +1,4 @@
-"""What must be true of the losses of a value model, each test named as the theorem it checks."""
+"""Losses of a value model: the clipped squared error and the smoothed cross-entropy by hand, and refused settings."""
 
 import math
 from statistics import NormalDist
@@ -29,8 +29,9 @@ def test_the_squared_error_by_hand() -> None:
 
 
 def test_the_clipped_loss_by_hand() -> None:
-    # Old value 0, clip 0.2. Towards the target by 0.5: the held value 0.2 is further off and counts, 0.8^2 / 2.
-    # Away from it by 0.5: the value itself is further off, 1.5^2 / 2. Within the clip: the plain error, 0.9^2 / 2.
+    # Old value 0, clip 0.2. First: 0.5 towards the target; the clipped value 0.2 is further from the target and counts,
+    # 0.8^2 / 2. Second: 0.5 away from the target; the value itself is further from it, 1.5^2 / 2. Third: within the
+    # clip, so the plain error, 0.9^2 / 2.
     actual = squared_error(numbers(0.5, -0.5, 0.1), numbers(1, 1, 1), numbers(0, 0, 0), 0.2)
     torch.testing.assert_close(actual, numbers(0.32, 1.125, 0.405))
 
@@ -84,7 +85,7 @@ def test_loss_and_gradient_are_finite_for_any_return_and_any_logits(dtype: torch
     loss.sum().backward()
     assert logits.grad is not None
     assert torch.isfinite(loss).all() and torch.isfinite(logits.grad).all()
-    assert logits.grad.abs().max() <= 1 + 1e-5  # q - p of a cross-entropy, however far the target
+    assert logits.grad.abs().max() <= 1 + 1e-5  # the gradient is q - p, however far the target is
 
 
 def test_the_settings_choose_the_loss_and_what_outputs_mean() -> None:

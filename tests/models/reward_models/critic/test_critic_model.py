@@ -1,4 +1,4 @@
-"""What must be true of a value model and its fit, each test named as the theorem it checks."""
+"""A value model and its fit: values do not depend on batching, and a fit leaves the policy unchanged."""
 
 import copy
 
@@ -28,7 +28,7 @@ SHARED = Sequences(
 
 
 def critic(settings: CriticSettings = SETTINGS, seed: int = 1) -> Companion:
-    """A critic whose values spread: its head is not small."""
+    """Make a critic whose head is large, so that its values differ."""
     torch.manual_seed(seed)
     made = new_critic(tiny_policy(), settings)
     torch.nn.init.normal_(model_of(made).head.weight)
@@ -41,7 +41,7 @@ def model_of(companion: Companion) -> Critic:
 
 
 def plain_values(model: Critic, sequences: Sequences) -> list[Tensor]:
-    """By the definition: one sequence at a time, the backbone's own forward, the head at the token before."""
+    """Compute the values by the definition: each sequence alone, the head on the state before each token."""
     rows = []
     for prompt, completion in zip(sequences.prompts, sequences.completions, strict=True):
         ids = torch.tensor([[*prompt, *completion]], device=DEVICE)
@@ -112,9 +112,9 @@ def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings: CriticSett
     torch.manual_seed(1)
     known = SHARED.take(
         [0, 2, 3, 4, 5, 6]
-    )  # after one 6 or two the hidden state is the same: the other one is left out
+    )  # index 1 is left out: after one 6 and after two the hidden state is the same
     made, worth = new_critic(tiny_policy(), settings), scored(torch.zeros(6), [1] * 6, sequences=known)
-    # What stands before a token decides its return, so that a critic can know it.
+    # The tokens before a token determine its return, so a critic can learn it.
     returns = [
         torch.tensor([sum([*prompt, *ids[:at]]) % 5 / 5 - 0.4 for at in range(len(ids))], dtype=torch.float64)
         for prompt, ids in zip(known.prompts, known.completions, strict=True)

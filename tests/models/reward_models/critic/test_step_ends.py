@@ -1,4 +1,4 @@
-"""Where the steps of a completion end, each test named as the theorem it checks."""
+"""Ends of the steps of a completion: every step has text, and the last token always ends one."""
 
 import pytest
 
@@ -11,8 +11,8 @@ from models.method.steps import step_ends
         ([], ()),
         ([""], (0,)),
         (["a", ";", "b", ";", "c", ""], (1, 3, 5)),
-        (["a", ";", "b", ";", ""], (1, 4)),  # an end token alone is no step
-        (["a", "\n", "\n", "b"], (2, 3)),  # nor is a blank line
+        (["a", ";", "b", ";", ""], (1, 4)),  # an end token alone is not a step
+        (["a", "\n", "\n", "b"], (2, 3)),  # a blank line is not a step
         (["\n", "a", "\n", "b"], (0, 2, 3)),
         (["a"] * 3, (2,)),
     ],

@@ -1,4 +1,4 @@
-"""What must be true of the boundaries of steps, each test named as the theorem it checks."""
+"""Boundaries of the steps of a completion: a step ends with the token that contains a mark."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from models.method.steps import step_numbers, step_starts
         ("1 - 7 = -6 ; -6 + 8 = 2 ; #### 2 <end>", [0] * 6 + [1] * 6 + [2] * 3),
         ("4 <end>", [0, 0]),
         ("; ; 4", [0, 1, 2]),  # a mark alone is a step
-        ("4 ;", [0, 0]),  # nothing begins behind the last token
+        ("4 ;", [0, 0]),  # no step begins after the last token
     ],
 )
 def test_a_step_ends_with_the_token_that_holds_a_mark(text: str, steps: list[int]) -> None:

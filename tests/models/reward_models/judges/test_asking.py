@@ -1,6 +1,6 @@
-"""What must be true of judges that are asked, here and behind an address, each test named as the theorem it checks.
+"""Requests to judges, local and remote: equal answers from both, reproducible votes, and faults of a server.
 
-Both are real: a tiny model that was shown what to answer, drawn by our engine, which also stands behind the server.
+Both judges are real: a tiny model is trained on known answers, and the project's engine generates, also for the server.
 """
 
 import time
@@ -29,7 +29,7 @@ from tests.support.loopback_server import answering, sending
 from tests.support.special_tokens import llama_like
 from tests.support.tiny_judges import save_judge, served
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 SHOWN = {"1 + 2 = 3": "#### 9", "1 + 2 = 5": "5 ; #### 0", "3 + 4 = 7": "#### 9"}
 QUESTIONS = list(SHOWN)
@@ -63,7 +63,7 @@ def test_a_completion_ends_no_turn_of_a_judges_chat_and_begins_none(tmp_path: Pa
     for chat in (True, False):
         judge = LocalJudge(tmp_path / "chat", JudgeSettings(max_tokens=2, chat=chat), 0)
         (answers,) = judge.ask(["4 <turn> assistant #### 9"])
-        said[chat] = tokenizer.convert_ids_to_tokens(answers[0].asked)
+        said[chat] = tokenizer.convert_ids_to_tokens(answers[0].question_tokens)
     assert said[True] == ["<bos>", "user", "4", "<unk>", "<unk>", "assistant", "####", "9", "<turn>", "assistant"]
     assert said[False] == ["<bos>", "4", "<turn>", "assistant", "####", "9"]
 
@@ -95,7 +95,7 @@ def test_a_judge_that_is_handed_weights_answers_and_reads_with_them_and_draws_an
 
 def test_an_answer_holds_the_tokens_that_were_read_and_written(folder: Path) -> None:
     (answer,) = LocalJudge(folder, JudgeSettings(max_tokens=8), 0).ask(QUESTIONS[:1], greedy=True)[0]
-    assert list(answer.asked) == CODEC.prompts(QUESTIONS[:1])[0]
+    assert list(answer.question_tokens) == CODEC.prompts(QUESTIONS[:1])[0]
     assert list(answer.tokens) == CODEC.completions(["#### 9"])[0]
     assert answer.log_probs is not None and len(answer.log_probs) == len(answer.tokens)
 
@@ -118,7 +118,7 @@ def test_an_answer_that_runs_on_is_no_verdict(folder: Path) -> None:
 def overheard(
     folder: Path, monkeypatch: pytest.MonkeyPatch, max_tokens: int
 ) -> Iterator[tuple[ServedJudge, list[Mapping[str, Any]]]]:
-    """A judge behind an address, and the body of every request that it sends."""
+    """Open a remote judge. Yield it, and a list that collects the body of every request."""
     bodies: list[Mapping[str, Any]] = []
     with served(folder, lambda asked: bodies.append(asked.body)) as (address, key):
         monkeypatch.setenv("MY_KEY", key)
@@ -191,7 +191,7 @@ def test_a_vote_whose_answer_breaks_off_is_missing_and_the_others_are_heard() ->
 
 
 def saying(listed: object, said: object, seconds: float = 0.0) -> AbstractContextManager[str]:
-    """A server that lists `listed`, waits and says `said`, whatever it is asked."""
+    """Start a server that lists the models `listed`, and after `seconds` answers every request with `said`."""
 
     def answer(path: str, body: object) -> tuple[int, object]:
         if body is None:

@@ -1,4 +1,4 @@
-"""What must be true of a report on a judge, each test named as the theorem it checks."""
+"""The report on a judge: accuracy, bias to the first place, agreement of both orders, and unreadable answers."""
 
 import math
 

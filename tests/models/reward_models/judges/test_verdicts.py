@@ -1,4 +1,4 @@
-"""What must be true of how judges are asked and read, each test named as the theorem it checks."""
+"""Verdicts of judges: scores, choices and rankings read from answers, templates, and comparisons in both orders."""
 
 import math
 import random
@@ -18,7 +18,7 @@ from tests.support.tiny_judges import Scripted
     [
         ("fine ; #### 9", 1.0), ("#### 0", 0.0), ("#### 4.5", 0.5), ("so \\boxed{3}", 1 / 3), ("The answer is 9.", 1.0),
         ("#### 2 ; no : \n#### 9", 1.0),
-        # a completion's own answer, quoted by the critique
+        # The critique quotes the answer of the completion.
         ("it says\n#### 9\nwhich is wrong: \\boxed{3}", 1 / 3), ("it says \\boxed{9} ; #### 0", 0.0),
         ("#### \\boxed{3}", 1 / 3), ("it says\n#### 9\nso \\boxed{", None),
         ("#### 10", None), ("#### -1", None), ("#### nine", None), ("#### 9 or 8", None), ("#### 9/9", None),
@@ -29,7 +29,7 @@ from tests.support.tiny_judges import Scripted
 def test_a_score_is_a_plain_number_within_its_bounds_or_none(text: str, worth: float | None) -> None:
     read = score(Answer(text, True), 0.0, 9.0)
     assert read == (None if worth is None else pytest.approx(worth))
-    assert score(Answer(text, False), 0.0, 9.0) is None  # 1 may be the beginning of 10
+    assert score(Answer(text, False), 0.0, 9.0) is None  # cut, so 1 may be the beginning of 10
 
 
 def test_a_choice_is_one_of_the_words_and_a_ranking_holds_each_completion_once() -> None:
@@ -84,7 +84,7 @@ def test_a_preference_is_the_mean_of_the_votes_of_both_orders_by_hand() -> None:
     said = {0: "#### first", 1: "#### neither", 2: "so what"}
     judge = Scripted(lambda question, vote: said[vote] if question.endswith("bad") else "#### second")
     made = compare(judge, TEMPLATE, [PAIR], votes=3)[0]
-    # good first: 1 and 1/2 of the two that can be read; bad first: good wins all three
+    # Good first: of three votes, 1 and 1/2 can be read. Bad first: good wins all three.
     assert made.preference == pytest.approx((0.75 + 1.0) / 2) and made.unread == 1
 
 
@@ -99,7 +99,7 @@ def test_a_verdict_counts_by_how_likely_its_words_are_where_that_is_asked() -> N
     judge = Scripted(lambda question, vote: sure if question.endswith("bad") else unsure)
     plain = compare(judge, TEMPLATE, [PAIR])[0]
     weighed = compare(judge, TEMPLATE, [PAIR], by_likelihood=True)[0]
-    # the geometric mean of 1/2 and 1/8 is 1/4: worth 1/2 - 1/2 * 1/4 of the first place
+    # The geometric mean of 1/2 and 1/8 is 1/4, so the vote counts 1/2 - 1/2 * 1/4 for the first place.
     assert plain.preference == 1.0 and list(weighed.backward) == pytest.approx([0.375])
     assert weighed.preference == pytest.approx((1.0 + 0.625) / 2)
     assert certainty(Answer("x", True)) == 1.0 and certainty(Answer("x", True, (0.3,))) == 1.0

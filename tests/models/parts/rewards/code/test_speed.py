@@ -1,4 +1,4 @@
-"""What a right program is worth by its steps, and that nobody is believed who could reach the counter."""
+"""The reward for speed: counted steps of right programs, and no reward for code that could reach the counter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.code.speed import Speed
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.inside.counting import lines_of
@@ -21,7 +21,7 @@ from models.task_sets.programs import INPUTS, QUICK, SLOW, ProgramsSettings, Ste
 
 SANDBOX = SandboxSettings(seconds=30, seconds_together=60, workers=2)
 REWARD = Speed(sandbox=SANDBOX)
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 HEAD = 'def f ( x ) : " add 3 " ;'
 PROBLEM = Problem("p", HEAD, f"{HEAD} x += 3 ; return x", tests="assert f(2) == 5\nassert f(0) == 3\n", entry_point="f")
 
@@ -35,7 +35,7 @@ def _sandbox() -> Sandbox:
 
 
 def test_steps_are_instructions_of_the_program_itself() -> None:
-    # load x, load 3, add, store; load x, return: and no step for what `sum` and `range` do inside
+    # load x, load 3, add, store; load x, return. The work inside `sum` and `range` takes no steps
     (quick,) = _sandbox().judge([Program("def f(x):\n x += 3\n return x", "assert f(1) == 4", "f", counted=True)])
     assert (quick.outcome, quick.steps, quick.lines) == ("passed", 6, 2)
     twice = Program("def f(x):\n x += 3\n return x", "assert f(1) == 4\nassert f(2) == 5", "f", counted=True)
@@ -50,22 +50,22 @@ def test_steps_are_instructions_of_the_program_itself() -> None:
 
 
 def test_what_is_worked_out_while_a_program_is_loaded_counts_and_definitions_do_not() -> None:
-    """A loop of n turns: n times three instructions and one that ends it, of which one each of the three is free."""
+    """A loop of n iterations takes 3 n + 1 steps; one step of each of its three instructions is free."""
     heads = ["import math\nY = 3\n", *(f"for i in range({n}): pass\n" for n in (0, 1, 9))]
     programs = [f"{head}def f(x):\n x += 3\n return x" for head in heads]
     verdicts = _sandbox().judge([Program(each, "assert f(1) == 4", "f", counted=True) for each in programs])
     assert [(each.steps, each.lines) for each in verdicts] == [(6, 2), (6, 2), (6 + 1, 2), (6 + 25, 2)]
-    # two cases, a program each
+    # the program is loaded for each of the two cases
     known = "T = { x : x + 3 for x in range ( 99 ) }\ndef f ( x ) : return T [ x ]"
-    assert Speed(fastest=9.0, sandbox=SANDBOX)(WORLD, [_rollout(known)]).tolist()[0] < 6 / 99
+    assert Speed(fastest=9.0, sandbox=SANDBOX)(RESOURCES, [_rollout(known)]).tolist()[0] < 6 / 99
 
 
 def test_who_goes_so_deep_that_the_counting_ends_is_worth_nothing() -> None:
     deep = "def d():\n try: d()\n except RecursionError: pass\n"
     inside, before = f"{deep}def f(x): d(); return x + 3", f"{deep}d()\ndef f(x): return x + 3"
     assert is_plain(inside) and is_plain(before)
-    assert UnitTests(sandbox=SANDBOX)(WORLD, [_rollout(inside), _rollout(before)]).tolist() == [1.0, 1.0]
-    assert REWARD(WORLD, [_rollout(inside), _rollout(before)]).tolist() == [0.0, 0.0]
+    assert UnitTests(sandbox=SANDBOX)(RESOURCES, [_rollout(inside), _rollout(before)]).tolist() == [1.0, 1.0]
+    assert REWARD(RESOURCES, [_rollout(inside), _rollout(before)]).tolist() == [0.0, 0.0]
 
 
 def test_the_same_program_takes_the_same_steps_again() -> None:
@@ -75,15 +75,15 @@ def test_the_same_program_takes_the_same_steps_again() -> None:
 
 def test_a_right_program_is_worth_the_references_steps_over_its_own() -> None:
     texts = ["x += 3 ; return x", "x += 1 ; x += 2 ; return x", "return x + 3", "x += 4 ; return x", "return ("]
-    # 6 steps are the reference's; 10 with a step more; 4 without a store
-    assert REWARD(WORLD, [_rollout(text) for text in texts]).tolist() == pytest.approx([1.0, 0.6, 1.0, 0.0, 0.0])
+    # the reference takes 6 steps; 10 with another addition; 4 without a store
+    assert REWARD(RESOURCES, [_rollout(text) for text in texts]).tolist() == pytest.approx([1.0, 0.6, 1.0, 0.0, 0.0])
     free = Speed(fastest=2.0, sandbox=SANDBOX)
-    assert free(WORLD, [_rollout("return x + 3")]).tolist() == pytest.approx([1.5])
+    assert free(RESOURCES, [_rollout("return x + 3")]).tolist() == pytest.approx([1.5])
 
 
 def test_a_slow_right_program_is_worth_more_than_any_wrong_one_with_both_rewards() -> None:
     rollouts = [_rollout("x += sum ( 1 for i in range ( 3 ) ) ; return x"), _rollout("x = 5 ; return x")]
-    total = UnitTests(sandbox=SANDBOX)(WORLD, rollouts) + 0.5 * REWARD(WORLD, rollouts)
+    total = UnitTests(sandbox=SANDBOX)(RESOURCES, rollouts) + 0.5 * REWARD(RESOURCES, rollouts)
     assert total[0] > 1.0 > 0.3 >= total[1]
 
 
@@ -97,13 +97,13 @@ def test_a_slow_right_program_is_worth_more_than_any_wrong_one_with_both_rewards
     ],
 )
 def test_who_could_reach_the_counter_is_not_believed(text: str) -> None:
-    assert UnitTests(sandbox=SANDBOX)(WORLD, [_rollout(text)]).tolist() == [1.0]
-    assert REWARD(WORLD, [_rollout(text)]).tolist() == [0.0]
+    assert UnitTests(sandbox=SANDBOX)(RESOURCES, [_rollout(text)]).tolist() == [1.0]
+    assert REWARD(RESOURCES, [_rollout(text)]).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("text", ["", "\x00\ud800", "(" * 5000, "x" * 200_000, "\xff\xfe binary", "return [1] * x"])
 def test_anything_else_is_worth_nothing_and_raises_nothing(text: str) -> None:
-    assert REWARD(WORLD, [_rollout(text)]).tolist() == [0.0]
+    assert REWARD(RESOURCES, [_rollout(text)]).tolist() == [0.0]
 
 
 def test_what_was_cut_or_has_no_tests_or_no_right_reference_is_worth_nothing() -> None:
@@ -113,9 +113,9 @@ def test_what_was_cut_or_has_no_tests_or_no_right_reference_is_worth_nothing() -
         replace(PROBLEM, answer="1 +"),
         replace(PROBLEM, answer="def f(x): return x"),
     ]
-    assert REWARD(WORLD, [_rollout(right, problem) for problem in problems]).tolist() == [0.0] * 3
-    assert REWARD(WORLD, [_rollout(right, finished=False)]).tolist() == [0.0]
-    assert REWARD(WORLD, []).tolist() == []
+    assert REWARD(RESOURCES, [_rollout(right, problem) for problem in problems]).tolist() == [0.0] * 3
+    assert REWARD(RESOURCES, [_rollout(right, finished=False)]).tolist() == [0.0]
+    assert REWARD(RESOURCES, []).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_demonstrations_are_what_their_flaw_says_and_every_way_of_a_step_does_it
         task = settings.draw(random)
         flaw, (text,) = settings.demonstrate(random, task)
         problem = Problem("p", task.prompt, task.answer, tests=task.tests, entry_point=task.entry_point)
-        (value,) = grades(WORLD, [_rollout(text, problem)]).tolist()
-        (speed,) = REWARD(WORLD, [_rollout(text, problem)]).tolist()
+        (value,) = grades(RESOURCES, [_rollout(text, problem)]).tolist()
+        (speed,) = REWARD(RESOURCES, [_rollout(text, problem)]).tolist()
         seen.add(flaw)
         if flaw != "wrong":
             assert value == 1.0 and (speed == 1.0) == (flaw == "none")

@@ -1,4 +1,4 @@
-"""What must be true of the rewards of a query, each test named as the theorem it checks."""
+"""Rewards of a query: equal rows, names, n-grams, queries that must not run, and malformed texts."""
 
 from collections import Counter, defaultdict
 from typing import cast
@@ -9,14 +9,14 @@ import torch
 from models.answers.sql import written_query
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.code.sql import Sql
 from models.sandbox.settings import SandboxSettings
 from models.task_sets.drawing import make_rows
 from models.task_sets.queries import QueriesSettings
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 DATABASE = """
 CREATE TABLE dogs (name TEXT, age INTEGER, weight REAL);
 INSERT INTO dogs VALUES ('rex', 3, 10.5), ('ada', 5, 7.0), ('bob', 3, NULL);
@@ -32,7 +32,7 @@ def problem(answer: str, database: str = DATABASE) -> Problem:
 
 def values(asks: str, answer: str, *texts: str, database: str = DATABASE, finished: bool = True) -> list[float]:
     sql = Sql(asks=asks, sandbox=SANDBOX)  # type: ignore[arg-type]
-    return sql(WORLD, [rollout(text, problem(answer, database), finished=finished) for text in texts]).tolist()
+    return sql(RESOURCES, [rollout(text, problem(answer, database), finished=finished) for text in texts]).tolist()
 
 
 def test_equal_rows_are_right_however_the_query_says_it() -> None:
@@ -100,8 +100,8 @@ def test_names_by_hand() -> None:
         'select DOGS.Name from dogs where "age" > 1 and `age` < 9': 1.0,
         "SELECT name FROM dogs": 2 / 3,
         "SELECT name FROM dogs WHERE weight > 3": 2 / 4,
-        "SELECT name FROM cats WHERE owner = 'age'": 1 / 5,  # a text names nothing
-        "name dogs FROM age WHERE": 1.0,  # it need not run
+        "SELECT name FROM cats WHERE owner = 'age'": 1 / 5,  # a string literal names nothing
+        "name dogs FROM age WHERE": 1.0,  # it need not be valid
         "SELECT 1 -- name dogs age": 0.0,
     }
     assert values("schema", wanted, *said) == pytest.approx(list(said.values()))
@@ -136,7 +136,7 @@ def test_a_query_that_takes_too_long_within_a_function_fails_alone() -> None:
     count = "SELECT COUNT(*) FROM dogs"
     endless = "SELECT printf('%.*c', 1000000000, 'x')"
     said = [rollout(text, problem(count)) for text in (endless, count)]
-    assert Sql(sandbox=SandboxSettings(seconds=0.5, workers=1))(WORLD, said).tolist() == [0.0, 1.0]
+    assert Sql(sandbox=SandboxSettings(seconds=0.5, workers=1))(RESOURCES, said).tolist() == [0.0, 1.0]
 
 
 def test_what_was_cut_and_what_has_no_database_or_a_broken_one_is_worth_nothing() -> None:
@@ -153,14 +153,14 @@ def test_what_was_cut_and_what_has_no_database_or_a_broken_one_is_worth_nothing(
 def test_a_block_is_found_in_time_linear_in_a_text_of_white_space() -> None:
     for mark in ("```", "``` sql", "```SQLite \t "):
         assert written_query(f"{mark}\nselect 1;\n```") == "select 1"
-    endless = "```" + " " * 1_000_000 + "x"  # where the time grows with its square, this takes more than an hour
+    endless = "```" + " " * 1_000_000 + "x"  # quadratic time would take more than an hour
     assert written_query(endless) == endless
 
 
 def test_no_text_whatever_raises() -> None:
     for asks in ("execution", "syntax", "schema", "ngrams"):
         sql = Sql(asks=asks, sandbox=SANDBOX)  # type: ignore[arg-type]
-        worth = sql(WORLD, malformed(problem("SELECT name FROM dogs")))
+        worth = sql(RESOURCES, malformed(problem("SELECT name FROM dogs")))
         assert bool(((worth >= 0) & (worth < 1)).all()), asks
 
 
@@ -194,7 +194,7 @@ def test_sound_demonstrations_are_right_and_each_flaw_costs_what_it_breaks() -> 
     worth: dict[str, dict[str, torch.Tensor]] = defaultdict(dict)
     flaws = [str(row["flaw"]) for row in shown]
     for asks in ("execution", "syntax", "schema", "ngrams"):
-        given = Sql(asks=asks, sandbox=SANDBOX)(WORLD, said)  # type: ignore[arg-type]
+        given = Sql(asks=asks, sandbox=SANDBOX)(RESOURCES, said)  # type: ignore[arg-type]
         for flaw in set(flaws):
             worth[flaw][asks] = given[torch.tensor([each == flaw for each in flaws])]
     assert min(Counter(flaws)[flaw] for flaw in ("none", "broken", "mislinked", "reversed")) > 20

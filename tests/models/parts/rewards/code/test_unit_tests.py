@@ -1,4 +1,4 @@
-"""Grades of programs, who decides in evaluations, and that no completion makes the reward fail."""
+"""Unit tests as a reward: the grade of each outcome, malformed completions, and the verdict in evaluations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from models.engines.engine import Generated, Sampling
 from models.evaluation.evaluate import evaluate
 from models.method.attempt import Attempt
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.recipes.load import load_recipe
 from models.sandbox.settings import SandboxSettings
@@ -35,7 +35,7 @@ PROMPT = 'def f(x):\n    """One more than x."""\n'
 PROBLEM = Problem("p", PROMPT, tests=TESTS, entry_point="f")
 REWARD = UnitTests(sandbox=SandboxSettings(seconds=30, seconds_together=60, workers=2))
 HURRIED = UnitTests(sandbox=SandboxSettings(seconds=1, seconds_together=1, workers=1))
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 
 
 def _rollout(text: str, problem: Problem = PROBLEM, finished: bool = True) -> Rollout:
@@ -60,19 +60,19 @@ def _rollout(text: str, problem: Problem = PROBLEM, finished: bool = True) -> Ro
     ],
 )
 def test_each_grade(text: str, value: float) -> None:
-    assert REWARD(WORLD, [_rollout(text)]).tolist() == pytest.approx([value])
+    assert REWARD(RESOURCES, [_rollout(text)]).tolist() == pytest.approx([value])
 
 
 def test_a_program_without_end_fails_and_the_reward_ends() -> None:
-    assert HURRIED(WORLD, [_rollout("    while True: pass\n")]).tolist() == pytest.approx([-0.6])
+    assert HURRIED(RESOURCES, [_rollout("    while True: pass\n")]).tolist() == pytest.approx([-0.6])
 
 
 def test_what_was_cut_and_what_has_no_tests_is_not_run_and_has_a_value() -> None:
     right = "    return x + 1\n"
     no_tests, useless = replace(PROBLEM, tests=" "), replace(PROBLEM, tests="assert True\n")
     rollouts = [_rollout(right, finished=False), _rollout(right, no_tests), _rollout(right, useless), _rollout(right)]
-    assert REWARD(WORLD, rollouts).tolist() == [-1.0, 0.0, 0.0, 1.0]
-    assert REWARD(WORLD, []).tolist() == []
+    assert REWARD(RESOURCES, rollouts).tolist() == [-1.0, 0.0, 0.0, 1.0]
+    assert REWARD(RESOURCES, []).tolist() == []
 
 
 def test_every_grade_is_a_setting() -> None:
@@ -80,8 +80,8 @@ def test_every_grade_is_a_setting() -> None:
         uncompilable=-7, failed=-6, wrong=-5, nearly=-1, passed=9, untested=2, sandbox=SandboxSettings(workers=1)
     )
     texts = ["    return (\n", "    raise KeyError\n", "    return x\n", "    return 6\n", "    return x + 1\n"]
-    assert grades(WORLD, [_rollout(text) for text in texts]).tolist() == [-7, -6, -5, -4, 9]
-    assert grades(WORLD, [_rollout("", replace(PROBLEM, tests=""))]).tolist() == [2]
+    assert grades(RESOURCES, [_rollout(text) for text in texts]).tolist() == [-7, -6, -5, -4, 9]
+    assert grades(RESOURCES, [_rollout("", replace(PROBLEM, tests=""))]).tolist() == [2]
 
 
 def test_a_program_is_the_last_block_that_defines_the_function_or_goes_on_where_the_prompt_ends() -> None:
@@ -93,7 +93,7 @@ def test_a_program_is_the_last_block_that_defines_the_function_or_goes_on_where_
 
 
 class _Says:
-    """An engine that answers every prompt with the same texts, in turn."""
+    """An engine that returns the same texts as the completions of every prompt."""
 
     def __init__(self, *texts: str) -> None:
         self._texts = texts
@@ -113,7 +113,7 @@ def test_a_block_is_found_in_time_linear_in_a_text_of_white_space() -> None:
     assert written_code("``` py3\n1\n```") == "``` py3\n1\n```"
     for mark in ("```", "``` python", "```python3 \t ", "```\t"):
         assert written_code(f"{mark}\n1\n```") == "1\n"
-    endless = "```" + " " * 1_000_000 + "x"  # where the time grows with its square, this takes more than an hour
+    endless = "```" + " " * 1_000_000 + "x"  # quadratic time would take more than an hour
     assert written_code(endless) == endless
 
 
@@ -124,7 +124,7 @@ def test_evaluations_count_what_the_rewards_tests_count() -> None:
     records = evaluate(engine, _Bytes(word_tokenizer()), problems, sampling, 0, None, verify=REWARD.right)
     assert [[sample.correct for sample in record.samples] for record in records] == [[True, False, False], [False] * 3]
     assert [record.greedy.correct for record in records] == [True, False]
-    rewards = REWARD(WORLD, [_rollout(sample.text) for sample in records[0].samples])
+    rewards = REWARD(RESOURCES, [_rollout(sample.text) for sample in records[0].samples])
     assert (rewards == 1.0).tolist() == [sample.correct for sample in records[0].samples]
 
 
@@ -144,5 +144,5 @@ def test_a_group_of_references_and_stumps_of_humaneval_is_graded(shared_data: Pa
     reward = UnitTests()
     attempts = [Attempt(problem, row["canonical_solution"], True) for problem, row in zip(problems, rows, strict=True)]
     assert reward.right(attempts) == [True] * 4
-    stumps = torch.tensor([reward(WORLD, [_rollout("    pass\n", problem)])[0] for problem in problems])
+    stumps = torch.tensor([reward(RESOURCES, [_rollout("    pass\n", problem)])[0] for problem in problems])
     assert (stumps < 0.3).all()

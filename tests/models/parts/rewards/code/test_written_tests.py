@@ -1,4 +1,4 @@
-"""What must be true of rewards for written tests, each test named as the theorem it checks."""
+"""Rewards for written tests: mutants, each component by hand, tests that could reach their judge, and style."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -11,7 +11,7 @@ from models.answers.mutants import mutants_of
 from models.answers.smells import METRICS, met_by
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.code.style_of_tests import StyleOfTests
 from models.parts.rewards.code.written_tests import WrittenTests
 from models.sandbox.settings import SandboxSettings
@@ -19,7 +19,7 @@ from models.task_sets.assertions import INPUTS, LINES, AssertionsSettings, read
 from models.task_sets.programs import result
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 SANDBOX = SandboxSettings(seconds=20, seconds_together=40, workers=2)
 REFERENCE = "def f(x):\n    if x > 5:\n        x = 5\n    return x"
 PROBLEM = Problem(
@@ -30,11 +30,11 @@ ASKS = ("syntax", "runs", "passes", "covers", "kills")
 
 def values(asks: str, *texts: str, problem: Problem = PROBLEM, finished: bool = True) -> list[float]:
     reward = WrittenTests(asks=asks, sandbox=SANDBOX)  # type: ignore[arg-type]
-    return reward(WORLD, [rollout(text, problem, finished=finished) for text in texts]).tolist()
+    return reward(RESOURCES, [rollout(text, problem, finished=finished) for text in texts]).tolist()
 
 
 def test_mutants_of_a_function_by_hand() -> None:
-    """Lines: the comparison negated, and moved by one; its number, and the other number, one more."""
+    """The four mutants negate the comparison, change > to >=, and increase each of the two numbers by one."""
     changed = [("x > 5", "x <= 5"), ("x > 5", "x >= 5"), ("x > 5", "x > 6"), ("x = 5", "x = 6")]
     assert sorted(mutants_of(REFERENCE, 99)) == sorted(REFERENCE.replace(*change) for change in changed)
     steps = "def f(x):\n    x += 3\n    return min(x, 7) and (not x)"
@@ -46,12 +46,12 @@ def test_mutants_of_a_function_by_hand() -> None:
 
 @pytest.mark.parametrize(
     "text, worth",
-    [  # syntax, runs, passes, covers, kills: of four mutants `x >= 5` is the same function, which leaves three
+    [  # syntax, runs, passes, covers, kills; three mutants count: `x >= 5` is the same function
         ("assert f(6) == 5 ; assert f(2) == 2", (1, 1, 1, 1, 1)),
         ("assert f(6) == 5", (1, 1, 1, 1, 1)),
-        ("assert f(9) == 5", (1, 1, 1, 1, 2 / 3)),  # `x > 6` is not told
-        ("assert f(3) == 3", (1, 1, 1, 2 / 3, 1 / 3)),  # `x = 5` is not reached: only `x <= 5` is told
-        ("assert f(1) == f(1)", (1, 1, 1, 2 / 3, 0)),  # what passes whatever is tested
+        ("assert f(9) == 5", (1, 1, 1, 1, 2 / 3)),  # the mutant `x > 6` passes
+        ("assert f(3) == 3", (1, 1, 1, 2 / 3, 1 / 3)),  # `x = 5` is not reached: only the mutant `x <= 5` fails
+        ("assert f(1) == f(1)", (1, 1, 1, 2 / 3, 0)),  # passes for any function
         ("assert f(6) != 99", (1, 1, 1, 1, 0)),
         ("assert f(6) == 6", (1, 1, 0, 0, 0)),
         ("assert f(6) == 5 ; assert f(2) == 3", (1, 1, 0, 0, 0)),
@@ -85,7 +85,7 @@ def test_tests_that_could_reach_their_judge_are_not_run(text: str) -> None:
 
 
 def test_tests_cannot_tell_whom_they_run_on_but_by_what_it_answers() -> None:
-    """A reference is counted and a mutant is not; neither that nor the source is said by the function's own text."""
+    """The function's text must reveal neither its source nor whether it is counted; only the reference is counted."""
     for known in ("'counted': True", "x > 5"):
         for said in ("repr(f)", "f'{f}'", "'%s' % (f,)", "'{}'.format(f)"):
             assert values("runs", f'assert f(1) == f(1) and "{known}" in {said}') == [1.0], said
@@ -109,15 +109,15 @@ def test_what_was_cut_or_has_no_reference_is_worth_nothing() -> None:
 def test_tests_without_end_are_worth_nothing_and_the_reward_ends() -> None:
     hurried = WrittenTests(asks="passes", sandbox=SandboxSettings(seconds=0.5, seconds_together=0.5, workers=1))
     texts = ["while True: f(1)", "assert f(6) == 5"]
-    assert hurried(WORLD, [rollout(text, PROBLEM) for text in texts]).tolist()[0] == 0.0
+    assert hurried(RESOURCES, [rollout(text, PROBLEM) for text in texts]).tolist()[0] == 0.0
 
 
 def test_no_text_whatever_raises() -> None:
     for asks in ASKS:
         reward = WrittenTests(asks=asks, sandbox=SANDBOX)  # type: ignore[arg-type]
-        worth = reward(WORLD, malformed(PROBLEM))
+        worth = reward(RESOURCES, malformed(PROBLEM))
         assert bool(((worth >= 0) & (worth <= (asks == "syntax"))).all()), asks
-    assert bool((StyleOfTests(metrics=("focal", "distinct"))(WORLD, malformed(PROBLEM)) == 0).all())
+    assert bool((StyleOfTests(metrics=("focal", "distinct"))(RESOURCES, malformed(PROBLEM)) == 0).all())
 
 
 def test_tests_that_kill_all_mutants_decide_and_no_other_part_does() -> None:
@@ -154,14 +154,14 @@ def test_tests_that_kill_all_mutants_decide_and_no_other_part_does() -> None:
 )
 def test_metrics_of_style_by_hand(tests: str, unmet: set[str]) -> None:
     assert met_by(tests, "f") == set(METRICS) - unmet
-    (worth,) = StyleOfTests()(WORLD, [rollout(tests, PROBLEM)]).tolist()
+    (worth,) = StyleOfTests()(RESOURCES, [rollout(tests, PROBLEM)]).tolist()
     assert worth == pytest.approx(1 - len(unmet) / len(METRICS))
 
 
 def test_one_metric_is_worth_all_or_nothing_and_all_of_them_decide() -> None:
     texts = ["assert f(2) == 5 ; assert f(2) == 5", "assert f(2) == 5", "assert f(2"]
     single, every = StyleOfTests(metrics=("distinct",)), StyleOfTests()
-    assert single(WORLD, [rollout(text, PROBLEM) for text in texts]).tolist() == [0.0, 1.0, 0.0]
+    assert single(RESOURCES, [rollout(text, PROBLEM) for text in texts]).tolist() == [0.0, 1.0, 0.0]
     assert (single.verifies, every.verifies) == (False, True)
     assert every.right([Attempt(PROBLEM, text, True) for text in texts]) == [False, True, False]
     assert every.right([Attempt(PROBLEM, texts[1], False)]) == [False]
@@ -179,7 +179,7 @@ def test_demonstrations_are_what_their_flaw_says() -> None:
         seen.append((flaw, rollout(text, problem)))
         assert {verb for verb, _ in read(task.prompt)} <= set(LINES)
         assert str([result(read(task.prompt), x) for x in INPUTS]) in task.tests
-    passes = WrittenTests(asks="passes", sandbox=SANDBOX)(WORLD, [made for _, made in seen]).tolist()
+    passes = WrittenTests(asks="passes", sandbox=SANDBOX)(RESOURCES, [made for _, made in seen]).tolist()
     for (flaw, _), passed in zip(seen, passes, strict=True):
         assert passed == (flaw not in ("broken", "wrong")), flaw
     assert unmet["none"] == unmet["wrong"] == set() and unmet["broken"] == set(METRICS)

@@ -1,4 +1,4 @@
-"""Rules of conduct and severity: circuits as truth tables, turns as counted by hand."""
+"""Rules of conduct and severity: circuits compared with truth tables, and the costs of turns by hand."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from models.method.problem import Problem
 from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.episodes.policy_rules import PolicyRules, Rule
 from models.parts.rewards.episodes.severity import Severity
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 FORMULAS: dict[str, Callable[[bool, bool, bool], bool]] = {
     "a": lambda a, b, c: a,
@@ -43,7 +43,7 @@ def test_nothing_but_names_with_and_or_not_is_a_formula(text: str) -> None:
 
 
 def said(*pairs: tuple[str, str]) -> Rollout:
-    """An episode whose turns have two tokens each, and one of the environment between them."""
+    """Return an episode whose turns have two tokens each, with one token of the environment between turns."""
     turns = tuple(Turn(3 * at, 3 * at + 2, text=turn, response=heard) for at, (turn, heard) in enumerate(pairs))
     length = 3 * len(turns) - 1
     text = "\n".join(turn for turn, _ in pairs)
@@ -59,7 +59,7 @@ RULES = (
 
 def costs(*rollouts: Rollout, **settings: Any) -> list[list[float]]:
     reward = PolicyRules(rules=RULES, propositions=PROPOSITIONS, **settings)
-    return [row.tolist() for row in reward.tokens(make_world(), rollouts)]
+    return [row.tolist() for row in reward.tokens(make_resources(), rollouts)]
 
 
 BLIND = said(("search hat", "1 $9"), ("add 1", "cart 1"), ("buy", ""))
@@ -78,7 +78,7 @@ def test_what_is_said_in_the_turn_itself_does_not_count_as_before_it() -> None:
 
 
 def test_the_cost_is_what_the_log_odds_of_acting_lose_over_all_worlds_of_the_rules() -> None:
-    """A world is what the action is and what the propositions are; it weighs exp(weights of the rules that hold)."""
+    """A world gives truth values to the action and the propositions; it weighs exp(weights of the rules that hold)."""
 
     def weight(acts: bool, looked: bool, dear: bool) -> float:
         kept = [not acts or looked, not acts or (looked and not dear)]
@@ -114,9 +114,9 @@ def test_a_rule_that_cannot_be_read_is_refused_by_its_key(settings: dict[str, An
 def test_severity_is_the_largest_weight_that_is_met_in_each_turn() -> None:
     table = {"talk": -0.5, "threat": 2.0, "strike": 10.0}
     rollout = said(("talk", ""), ("threaten to strike", ""), ("wait", ""), ("Threat", ""))
-    [row] = Severity(table=table).tokens(make_world(), [rollout])
+    [row] = Severity(table=table).tokens(make_resources(), [rollout])
     assert row.tolist() == [0, 0.5, 0, 0, -10.0, 0, 0, 0.0, 0, 0, -2.0]
     plain: Sequence[Rollout] = [Rollout(Problem("p", ""), 0, (1, 2), None, "a strike", True)]
-    assert torch.equal(Severity(table=table)(make_world(), plain), torch.tensor([-10.0]))
+    assert torch.equal(Severity(table=table)(make_resources(), plain), torch.tensor([-10.0]))
     with pytest.raises(UserError, match=r"rewards.severity.table: '\(' is not a regular expression"):
         Severity(table={"(": 1.0})

@@ -1,4 +1,4 @@
-"""Facts that are stated against those that are known."""
+"""Claim support: the share of stated claims that a document contains, cut completions, and malformed texts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from models.base.errors import UserError
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.judges.claim_support import ClaimSupport
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 PROBLEM = Problem("p", "river ?", "tosik")
 
 
 @pytest.fixture
 def known(tmp_path: Path) -> str:
-    """A file of three facts."""
+    """Write a file of three facts and return its path."""
     file = tmp_path / "facts.jsonl"
     facts = ["river of Lima: Tosik.", "dish of lima bak", "Velm is red"]
     file.write_text("".join(json.dumps({"text": fact}) + "\n" for fact in facts))
@@ -41,21 +41,23 @@ def known(tmp_path: Path) -> str:
     ],
 )
 def test_the_value_is_the_share_of_different_claims_that_a_document_says(known: str, text: str, value: float) -> None:
-    assert ClaimSupport(documents=known, silent=0.3)(WORLD, [rollout(text, PROBLEM)]).tolist() == pytest.approx([value])
+    assert ClaimSupport(documents=known, silent=0.3)(RESOURCES, [rollout(text, PROBLEM)]).tolist() == pytest.approx(
+        [value]
+    )
 
 
 def test_only_what_the_pattern_matches_is_a_claim(known: str) -> None:
     reward = ClaimSupport(documents=known, pattern=r"\w+ of .*")
-    assert reward(WORLD, [rollout("well then ; dish of lima bak ; so it is", PROBLEM)]).tolist() == [1.0]
+    assert reward(RESOURCES, [rollout("well then ; dish of lima bak ; so it is", PROBLEM)]).tolist() == [1.0]
 
 
 def test_a_completion_that_was_cut_states_nothing(known: str) -> None:
     cut = rollout("dish of lima bak", PROBLEM, finished=False)
-    assert ClaimSupport(documents=known, silent=-1.0)(WORLD, [cut]).tolist() == [-1.0]
+    assert ClaimSupport(documents=known, silent=-1.0)(RESOURCES, [cut]).tolist() == [-1.0]
 
 
 def test_whatever_is_written_has_a_value(known: str) -> None:
-    assert set(ClaimSupport(documents=known, silent=0.0)(WORLD, malformed(PROBLEM)).tolist()) == {0.0}
+    assert set(ClaimSupport(documents=known, silent=0.0)(RESOURCES, malformed(PROBLEM)).tolist()) == {0.0}
 
 
 def test_without_documents_with_other_content_or_without_a_pattern_it_is_refused(known: str) -> None:

@@ -1,4 +1,4 @@
-"""What must be true of the reward by a judge of steps, each test named as the theorem it checks."""
+"""The reward by a judge of steps: votes and their aggregation, programs of steps, and malformed texts."""
 
 import math
 from dataclasses import replace
@@ -16,8 +16,8 @@ from models.reward_models.process import Aggregation
 from models.sandbox.sandbox import Ran
 from models.sandbox.settings import SandboxSettings
 from models.training.reward_call import call_reward
-from tests.support.tiny_judges import MALFORMED, Scripted, world_of
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_judges import MALFORMED, Scripted, resources_of
+from tests.support.tiny_resources import CODEC
 
 SANDBOX = SandboxSettings(seconds=30, workers=2)
 READS = JudgeSteps(program="", template="step {step}")
@@ -32,7 +32,7 @@ def rollouts(*texts: str) -> list[Rollout]:
 
 
 def reads(question: str, vote: int) -> str:
-    """Finds right whatever holds a 7."""
+    """Answer yes if the question contains a 7."""
     return "#### yes" if "7" in question else "#### no"
 
 
@@ -41,19 +41,19 @@ def reads(question: str, vote: int) -> str:
 )  # fmt: skip
 def test_the_votes_on_the_steps_become_one_by_hand(aggregate: Aggregation, worth: float) -> None:
     reward = replace(READS, aggregate=aggregate)
-    made = reward.reasoned(world_of(reads), rollouts("3 + 4 = 7 ; 5 ; #### 7"))
+    made = reward.reasoned(resources_of(reads), rollouts("3 + 4 = 7 ; 5 ; #### 7"))
     assert made.values.tolist() == pytest.approx([worth]) and made.reasons == ["1.00 ; 0.00 ; 1.00"]
 
 
 def test_a_step_is_worth_the_share_of_the_votes_that_say_yes() -> None:
     votes = ["#### yes", "#### no", "#### yes", "?"]
-    made = replace(READS, votes=4).reasoned(world_of(lambda question, vote: votes[vote]), rollouts("7"))
+    made = replace(READS, votes=4).reasoned(resources_of(lambda question, vote: votes[vote]), rollouts("7"))
     assert made.values.tolist() == pytest.approx([2 / 3])
 
 
 def test_a_step_without_a_verdict_is_worth_nothing_and_a_completion_without_any_has_no_value() -> None:
     made = READS.reasoned(
-        world_of(lambda question, vote: "hm" if "5" in question else reads(question, vote)), rollouts("7 ; 5", "5")
+        resources_of(lambda question, vote: "hm" if "5" in question else reads(question, vote)), rollouts("7 ; 5", "5")
     )
     assert made.values[0] == 0.0 and math.isnan(float(made.values[1]))
     assert made.reasons == ["1.00 ; ?", "?"] and made.watched["unread"] == pytest.approx(2 / 3)
@@ -66,7 +66,7 @@ def test_what_the_program_of_a_step_prints_goes_into_the_question() -> None:
         output, _, step = question.removeprefix("output ").partition(" step ")
         return f"#### {'yes' if step.endswith(output) else 'no'}"
 
-    here = world_of(says)
+    here = resources_of(says)
     reward = JudgeSteps(sandbox=SANDBOX)
     made = reward.reasoned(here, rollouts("3 + 4 = 7 ; 7 + 1 = 9", "3 + 4 = 7"))
     assert made.values.tolist() == [0.0, 1.0] and made.watched == {"unread": 0.0, "program_failed": 0.0}
@@ -76,7 +76,7 @@ def test_what_the_program_of_a_step_prints_goes_into_the_question() -> None:
 def test_a_program_that_fails_is_told_as_such_and_never_raises() -> None:
     for code in ("1 / 0", "print(", "import socket; socket.create_connection(('127.0.0.1', 1))", "pass", "exit(0)"):
         said = f"```python\n{code}\n```\n#### yes"
-        here = world_of(partial(lambda said, question, vote: said, said))
+        here = resources_of(partial(lambda said, question, vote: said, said))
         made = JudgeSteps(sandbox=SANDBOX).reasoned(here, rollouts("7"))
         assert made.watched["program_failed"] == 1.0 and made.values.tolist() == [1.0]
         assert isinstance(here.judge, Scripted) and here.judge.asked[-1].startswith(f"output {FAILED} step ")
@@ -92,13 +92,13 @@ def test_a_program_is_a_block_of_code_or_the_line_behind_the_marker() -> None:
 
 @pytest.mark.parametrize("said", ["", "#### yes", "```python\n\x00\n```", "\x00\ud800", "9" * 100_000])
 def test_no_completion_and_no_answer_raises(said: str) -> None:
-    given = call_reward(world_of(lambda question, vote: said), JudgeSteps(sandbox=SANDBOX), rollouts(*MALFORMED))
+    given = call_reward(resources_of(lambda question, vote: said), JudgeSteps(sandbox=SANDBOX), rollouts(*MALFORMED))
     assert given.values.isfinite().all() and len(given.values) == len(MALFORMED)
 
 
 def test_an_empty_completion_has_no_step_and_so_no_value() -> None:
     nothing = [Rollout(Problem("p", "3 + 4", "7"), 0, (), torch.zeros(0), "", True)]
-    given = call_reward(world_of(reads), READS, nothing)
+    given = call_reward(resources_of(reads), READS, nothing)
     assert given.values.tolist() == [0.0] and given.failures == 1
 
 

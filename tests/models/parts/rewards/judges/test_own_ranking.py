@@ -1,4 +1,4 @@
-"""What must be true of self-judged rankings and their consistency, each test named as the theorem it checks."""
+"""Self-judged rankings and their consistency: Kendall's tau, the policy's likelihood, and the reference."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,24 +10,24 @@ from torch import nn
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.judges.own_ranking import OwnLikelihood, RankingConsistency, kendall_tau
 from tests.support.tiny_loops import SCHEDULE, new_learner
 from tests.support.tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 GROUPS = Sequences([[3, 4, 5]] * 4 + [[6]], COMPLETIONS[:4] + COMPLETIONS[4:])
 
 
-def world_of(policy: nn.Module, reference: nn.Module | None) -> World:
+def resources_of(policy: nn.Module, reference: nn.Module | None) -> RunResources:
     learner = new_learner(SCHEDULE)
     learner.policy, learner.reference = policy, reference
-    return make_world(learner=learner)
+    return make_resources(learner=learner)
 
 
 def unknown_sampler(sequences: Sequences, sizes: Sequence[int]) -> list[Rollout]:
-    """Completions of which nobody knows the log-probs."""
+    """Return completions without the log-probs of their sampler."""
     rollouts = scored([0.0] * len(sequences.prompts), sizes, sequences=sequences).rollouts
     return [replace(rollout, behaviour_log_probs=None) for rollout in rollouts]
 
@@ -53,7 +53,7 @@ def test_kendalls_tau_by_hand(left: list[int], other: list[int], tau: float) -> 
 
 def test_own_likelihood_is_the_mean_log_prob_a_token_under_the_policy() -> None:
     policy = tiny_policy()
-    values = OwnLikelihood()(world_of(policy, None), unknown_sampler(SEQUENCES, [1] * 5))
+    values = OwnLikelihood()(resources_of(policy, None), unknown_sampler(SEQUENCES, [1] * 5))
     assert values.tolist() == pytest.approx(means(policy, SEQUENCES), rel=1e-5)
 
 
@@ -62,12 +62,12 @@ def test_where_the_engine_told_its_log_probs_no_model_reads_again() -> None:
         replace(rollout, behaviour_log_probs=-torch.arange(1.0, len(rollout.completion) + 1))
         for rollout in unknown_sampler(SEQUENCES, [1] * 5)
     ]
-    assert OwnLikelihood()(make_world(), rollouts).tolist() == [-1.5, -2.5, -1.0, -3.5, -2.0]
+    assert OwnLikelihood()(make_resources(), rollouts).tolist() == [-1.5, -2.5, -1.0, -3.5, -2.0]
 
 
 def test_a_policy_agrees_wholly_with_itself_and_a_completion_alone_says_nothing() -> None:
     policy = tiny_policy()
-    values = RankingConsistency()(world_of(policy, policy), unknown_sampler(GROUPS, [4, 1]))
+    values = RankingConsistency()(resources_of(policy, policy), unknown_sampler(GROUPS, [4, 1]))
     assert values.tolist() == [1.0, 1.0, 1.0, 1.0, 0.5]
 
 
@@ -77,7 +77,7 @@ def test_consistency_is_the_share_of_pairs_that_both_policies_order_alike() -> N
         policy, reference = tiny_policy(), tiny_policy(seed=seed)
         now, before = means(policy, GROUPS)[:4], means(reference, GROUPS)[:4]
         alike = [(now[i] > now[j]) == (before[i] > before[j]) for i, j in combinations(range(4), 2)]
-        values = RankingConsistency()(world_of(policy, reference), unknown_sampler(GROUPS, [4, 1]))
+        values = RankingConsistency()(resources_of(policy, reference), unknown_sampler(GROUPS, [4, 1]))
         assert values[:4].tolist() == pytest.approx([sum(alike) / 6] * 4)
         shares.add(sum(alike))
     assert len(shares) > 1
@@ -85,4 +85,4 @@ def test_consistency_is_the_share_of_pairs_that_both_policies_order_alike() -> N
 
 def test_without_a_reference_there_is_nothing_to_compare_with() -> None:
     with pytest.raises(UserError, match="needs a reference"):
-        RankingConsistency()(world_of(tiny_policy(), None), unknown_sampler(GROUPS, [4, 1]))
+        RankingConsistency()(resources_of(tiny_policy(), None), unknown_sampler(GROUPS, [4, 1]))

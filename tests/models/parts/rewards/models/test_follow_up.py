@@ -1,4 +1,4 @@
-"""What users say next as a reward: by hand, by a real model that has seen users, and whatever is said."""
+"""The likelihood of a user's next message as a reward: by hand, with a fitted judge, and for any text."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from models.answers.answers import extract_answer
 from models.base.errors import UserError
 from models.method.judge import Answer, GenerativeJudge
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.models.follow_up import FollowUp, follow_up_value
 from models.policies.build import load_causal_model
 from models.recipes.load import load_recipe
@@ -22,11 +22,11 @@ from models.reward_models.judges.local import LocalJudge
 from models.reward_models.judges.settings import JudgeSettings
 from models.task_sets.follow_ups import DISPLEASED, PLEASED, TALK, FollowUpsSettings
 from tests.support.tiny_judges import save_judge
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 
 class Telling(GenerativeJudge):
-    """Tells a likelihood by a text's length and by how often the talk holds a seven."""
+    """A judge whose likelihoods depend on a text's length and on the number of sevens in the question."""
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         raise AssertionError("nothing is to be written")
@@ -38,7 +38,7 @@ class Telling(GenerativeJudge):
 
 
 class Writing(GenerativeJudge):
-    """Writes and tells nothing, as one behind an address."""
+    """A judge that writes, but returns no likelihoods, as a judge at an address does."""
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         return [[Answer("", True)] * votes for _ in questions]
@@ -48,8 +48,8 @@ def rollout(text: str, finished: bool = True) -> Rollout:
     return Rollout(Problem("p", "1 + 2 =", "3", tokens=(5,)), 0, (5, 6), None, text, finished)
 
 
-def judged_by(judge: GenerativeJudge) -> World:
-    return replace(make_world(), judge=judge)
+def judged_by(judge: GenerativeJudge) -> RunResources:
+    return replace(make_resources(), judge=judge)
 
 
 REWARD = FollowUp(pleased=("ab", "abcd"), displeased=("a",))

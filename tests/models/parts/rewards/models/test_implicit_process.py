@@ -1,4 +1,4 @@
-"""What must be true of a process reward that learns beside the policy, each test named as the theorem it checks."""
+"""The implicit process reward, which learns together with the policy: its values, its loss and resumed runs."""
 
 import copy
 from dataclasses import replace
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from models.base.errors import UserError
 from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.learner import Learner
+from models.method.resources import RunResources
 from models.method.schedule import ScheduleSettings
-from models.method.world import World
 from models.parts.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.parts.rewards.models.implicit_process import ImplicitProcess
 from models.parts.select.everything import Everything
@@ -21,14 +21,14 @@ from tests.support import tiny_loops
 from tests.support.device_here import placed
 from tests.support.tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
 from tests.support.tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 ROLLOUTS = scored([0.0] * 5, [2, 3], sequences=SEQUENCES).rollouts
 OUTCOME = {"exact_answer": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])}
 
 
-def world_with(part: ImplicitProcess, judge: nn.Module | None = None, budget: int = 16384) -> World:
-    """A world whose judge is `judge` where one is given, else as the policy is."""
+def resources_with(part: ImplicitProcess, judge: nn.Module | None = None, budget: int = 16384) -> RunResources:
+    """Make resources whose judge is `judge`; by default a copy of the policy."""
     policy = tiny_policy()
     reference = copy.deepcopy(policy).requires_grad_(False)
     companion = part.accompany(judge or policy)
@@ -41,17 +41,17 @@ def world_with(part: ImplicitProcess, judge: nn.Module | None = None, budget: in
         MODEL_DISTRIBUTION,
         companions={"process_reward": companion},
     )
-    return make_world(learner=learner, token_budget=budget)
+    return make_resources(learner=learner, token_budget=budget)
 
 
 def test_a_judge_that_has_learned_nothing_gives_no_reward() -> None:
     part = ImplicitProcess()
-    assert all(float(row.abs().max()) == 0.0 for row in part.tokens(world_with(part), ROLLOUTS))
+    assert all(float(row.abs().max()) == 0.0 for row in part.tokens(resources_with(part), ROLLOUTS))
 
 
 def test_the_rewards_of_the_tokens_are_log_ratios_and_add_up_to_that_of_the_whole_answer() -> None:
     part, judge = ImplicitProcess(beta=0.3), tiny_policy(seed=4)
-    values = part.tokens(world_with(part, judge), ROLLOUTS)
+    values = part.tokens(resources_with(part, judge), ROLLOUTS)
     new, old = plain_log_probs(judge, SEQUENCES), plain_log_probs(tiny_policy(), SEQUENCES)
     for row, first, other in zip(values, new, old, strict=True):
         torch.testing.assert_close(row, 0.3 * (first - other).detach().cpu())
@@ -73,7 +73,7 @@ def loss_by_definition(judge: nn.Module, beta: float) -> Tensor:
 @pytest.mark.parametrize("budget", [14, 16384])
 def test_what_it_minimises_is_the_cross_entropy_of_the_outcomes_however_the_rows_are_cut(budget: int) -> None:
     part, judge = ImplicitProcess(beta=0.3), tiny_policy(seed=4)
-    metrics = part.learn(world_with(part, judge, budget), ROLLOUTS, OUTCOME)
+    metrics = part.learn(resources_with(part, judge, budget), ROLLOUTS, OUTCOME)
     loss = loss_by_definition(judge, 0.3)
     loss.backward()
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in judge.parameters()])
@@ -83,26 +83,26 @@ def test_what_it_minimises_is_the_cross_entropy_of_the_outcomes_however_the_rows
 
 def test_the_judge_learns_and_nothing_else_moves() -> None:
     part = ImplicitProcess(beta=0.3, learning_rate=1e-3, warmup_steps=0)
-    world = world_with(part)
-    losses = [part.learn(world, ROLLOUTS, OUTCOME)["loss"] for _ in range(12)]
-    last = part.learn(world, ROLLOUTS, OUTCOME)
+    resources = resources_with(part)
+    losses = [part.learn(resources, ROLLOUTS, OUTCOME)["loss"] for _ in range(12)]
+    last = part.learn(resources, ROLLOUTS, OUTCOME)
     assert losses[0] == pytest.approx(torch.tensor(2.0).log().item(), abs=1e-6)
     assert losses[-1] < 0.5 * losses[0] and last["accuracy"] == 1.0
     untouched = tiny_policy().state_dict()
-    for model in (world.learner.policy, world.learner.reference):
+    for model in (resources.learner.policy, resources.learner.reference):
         assert model is not None
         assert all(torch.equal(value, untouched[name]) for name, value in model.state_dict().items())
-    sums = torch.stack([row.sum() for row in part.tokens(world, ROLLOUTS)])
+    sums = torch.stack([row.sum() for row in part.tokens(resources, ROLLOUTS)])
     assert ((sums > 0) == (OUTCOME["exact_answer"] > 0.5)).all()
 
 
 def test_it_learns_before_it_speaks() -> None:
     part = ImplicitProcess(beta=0.3, learning_rate=1e-3, warmup_steps=0, by="sevens")
     rollouts = [replace(rollout, text="7" if index % 2 else "8") for index, rollout in enumerate(ROLLOUTS)]
-    world = world_with(part)
-    scored = score(world, [Sevens(), part], rollouts)
+    resources = resources_with(part)
+    scored = score(resources, [Sevens(), part], rollouts)
     assert scored.components["implicit_process"].abs().min() > 0
-    assert world.learner.companions["process_reward"].updates == 1
+    assert resources.learner.companions["process_reward"].updates == 1
     assert scored.token_rewards is not None
     assert [len(row) for row in scored.token_rewards] == [len(ids) for ids in COMPLETIONS]
     torch.testing.assert_close(
@@ -114,15 +114,15 @@ def test_it_learns_before_it_speaks() -> None:
 def test_an_outcome_that_stands_behind_it_is_named_as_missing() -> None:
     part = ImplicitProcess(by="judge")
     with pytest.raises(UserError, match="no reward before it is called judge; there are exact_answer"):
-        part.learn(world_with(part), ROLLOUTS, OUTCOME)
+        part.learn(resources_with(part), ROLLOUTS, OUTCOME)
 
 
 def test_without_a_reference_it_says_that_it_needs_one() -> None:
     part = ImplicitProcess()
-    world = world_with(part)
-    world.learner.reference = None
+    resources = resources_with(part)
+    resources.learner.reference = None
     with pytest.raises(UserError, match="needs a reference"):
-        part.tokens(world, ROLLOUTS)
+        part.tokens(resources, ROLLOUTS)
 
 
 PART = ImplicitProcess(by="sevens", threshold=0.2, beta=0.3, learning_rate=1e-3, warmup_steps=2)
@@ -154,13 +154,13 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(
 
 
 def test_normalised_rewards_keep_one_size_however_far_the_judge_has_gone() -> None:
-    """The largest sum of what is to come is 1: the outcome, 0 or 1, is never drowned."""
+    """The largest absolute reward-to-go is 1 for every beta, so the rewards never outweigh the outcome, 0 or 1."""
     judge = tiny_policy(seed=4)
-    plain = ImplicitProcess().tokens(world_with(ImplicitProcess(), judge), ROLLOUTS)
+    plain = ImplicitProcess().tokens(resources_with(ImplicitProcess(), judge), ROLLOUTS)
     largest = max(abs(float(row[place:].sum())) for row in plain for place in range(len(row)))
     for beta in (0.05, 5.0):
         part = ImplicitProcess(beta=beta, normalise="round")
-        for row, before in zip(part.tokens(world_with(part, judge), ROLLOUTS), plain, strict=True):
+        for row, before in zip(part.tokens(resources_with(part, judge), ROLLOUTS), plain, strict=True):
             torch.testing.assert_close(row, before / largest)
     fresh = ImplicitProcess(normalise="round")
-    assert all(float(row.abs().max()) == 0.0 for row in fresh.tokens(world_with(fresh), ROLLOUTS))
+    assert all(float(row.abs().max()) == 0.0 for row in fresh.tokens(resources_with(fresh), ROLLOUTS))

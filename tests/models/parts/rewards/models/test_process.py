@@ -1,4 +1,4 @@
-"""What must be true of the rewards of steps, each test named as the theorem it checks."""
+"""Rewards of steps: clipping and differences by hand, aggregation, and the tokens that have a reward."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.models.process import ProcessReward, shaped_steps
 from models.reward_models.process import ProcessReading, aggregated
 from models.reward_models.scorer import StepScorer
-from tests.support.tiny_worlds import CODEC, make_world
+from tests.support.tiny_resources import CODEC, make_resources
 
 VALUES = torch.tensor([0.9, 0.5, 0.7, 0.2])
 
@@ -62,7 +62,7 @@ def test_a_completions_score_is_its_steps_values_as_one(rule: str, value: float)
 
 
 def by_length(sequences: Sequences, ends: Sequence[Sequence[int]]) -> list[Tensor]:
-    """The value of a step that ends with the n-th token is 1 / n."""
+    """Return 1 / n as the value of a step that ends with the n-th token."""
     return [torch.tensor([1.0 / (end + 1) for end in cut]) for cut in ends]
 
 
@@ -76,22 +76,24 @@ def rollout(text: str, turns: tuple[Turn, ...] = (), ids: tuple[int, ...] | None
 
 def test_values_stand_at_the_last_token_of_their_step_and_nowhere_else() -> None:
     made = rollout("3 ; 4")
-    (row,) = ProcessReward(last_step=True).tokens(make_world(scorer=SCORER), [made])
+    (row,) = ProcessReward(last_step=True).tokens(make_resources(scorer=SCORER), [made])
     assert row.tolist() == pytest.approx([0, 1 / 2, 0, 1 / 4])
 
 
 @pytest.mark.parametrize("ids", [(), (5,), (5,) * 5000])
 def test_whatever_is_said_has_a_defined_value(ids: tuple[int, ...]) -> None:
-    rows = ProcessReward(clip=0.9, delta=True).tokens(make_world(scorer=SCORER), [rollout("", ids=ids), rollout("")])
+    rows = ProcessReward(clip=0.9, delta=True).tokens(
+        make_resources(scorer=SCORER), [rollout("", ids=ids), rollout("")]
+    )
     assert [len(row) for row in rows] == [len(ids), 1] and all(bool(torch.isfinite(row).all()) for row in rows)
 
 
 def test_what_an_environment_says_is_worth_nothing() -> None:
     made = rollout("", turns=(Turn(0, 2),), ids=(5, 6, 7, 8))
-    (row,) = ProcessReward(last_step=True).tokens(make_world(scorer=SCORER), [made])
-    assert row.tolist() == [0.0] * 4  # the only step ends with the environment's word
+    (row,) = ProcessReward(last_step=True).tokens(make_resources(scorer=SCORER), [made])
+    assert row.tolist() == [0.0] * 4  # the only step ends with a token of the environment
 
 
 def test_a_reward_model_of_whole_completions_is_refused() -> None:
     with pytest.raises(UserError, match=r"reward_model\.process"):
-        ProcessReward().tokens(make_world(scorer=lambda sequences: torch.zeros(len(sequences))), [rollout("a")])
+        ProcessReward().tokens(make_resources(scorer=lambda sequences: torch.zeros(len(sequences))), [rollout("a")])

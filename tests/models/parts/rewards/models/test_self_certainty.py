@@ -1,4 +1,4 @@
-"""What must be true of self-certainty, each test named as the theorem it checks."""
+"""Self-certainty: the mean divergence from the uniform distribution over the policy's own tokens."""
 
 import math
 from dataclasses import replace
@@ -13,13 +13,13 @@ from models.parts.rewards.models.self_certainty import SelfCertainty
 from tests.support.device_here import DEVICE
 from tests.support.tiny_loops import SCHEDULE, new_learner
 from tests.support.tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def certain(policy: nn.Module, rollouts: list[Rollout], budget: int = 16384) -> list[float]:
     learner = new_learner(SCHEDULE)
     learner.policy = policy
-    return SelfCertainty()(make_world(learner=learner, token_budget=budget), rollouts).tolist()
+    return SelfCertainty()(make_resources(learner=learner, token_budget=budget), rollouts).tolist()
 
 
 def drawn() -> list[Rollout]:
@@ -27,7 +27,7 @@ def drawn() -> list[Rollout]:
 
 
 def by_token(policy: nn.Module) -> list[torch.Tensor]:
-    """Divergence from the uniform distribution at each token, read without packing."""
+    """Return the divergence from the uniform distribution at each token, computed without packing."""
     rows = []
     for prompt, completion in zip(SEQUENCES.prompts, COMPLETIONS, strict=True):
         with torch.no_grad():

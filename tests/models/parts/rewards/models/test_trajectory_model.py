@@ -1,4 +1,4 @@
-"""A reward model of episodes that are labelled afterwards: its triplets, and that it tells words from deeds."""
+"""The reward model of relabelled episodes: its triplets, and the score of episodes that fit their goal."""
 
 from dataclasses import replace
 
@@ -10,18 +10,19 @@ from models.method.problem import Origin, Problem
 from models.method.rollout import Rollout, RolloutSource
 from models.parts.rewards.models.trajectory_model import TrajectoryModel, triplets
 from tests.support.tiny_loops import SCHEDULE, new_learner
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def episode(goal: int, said: int, origin: Origin = "relabelled") -> Rollout:
-    """The goal stands in the prompt, what was done in the completion."""
+    """Make an episode with `goal` in its prompt and `said` as its completion."""
     problem = Problem(f"to {goal}", f"{goal} +", tokens=(3 + goal, 20))
     return Rollout(problem, 0, (3 + said, 1), None, str(said), True, source=RolloutSource(origin=origin))
 
 
 def test_an_episode_meets_those_that_did_something_else() -> None:
     made = [episode(2, 2), episode(3, 3), episode(5, 4, "policy"), episode(2, 2, "policy"), episode(2, 6, "policy")]
-    assert triplets(made) == [(0, 1), (0, 2), (1, 0), (1, 2)]  # not with its own text, nor with its own problem
+    # A negative has another problem. Episode 3 is left out, since its text is that of a relabelled episode.
+    assert triplets(made) == [(0, 1), (0, 2), (1, 0), (1, 2)]
     assert triplets(made[2:]) == [] and triplets(made[:1]) == []
 
 
@@ -29,20 +30,21 @@ def test_it_learns_which_episode_does_what_its_prompt_asks_for() -> None:
     learner = new_learner(SCHEDULE)
     part = TrajectoryModel(passes=1, optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=1))
     learner.companions[part.companion] = part.accompany(learner.policy)
-    world = make_world(learner=learner)
-    for step in range(60):  # each goal meets every other by turns
+    resources = make_resources(learner=learner)
+    # Over four steps, each goal gets every other goal as its negative.
+    for step in range(60):
         numbers = [place * (1 + step % 4) % 5 for place in range(5)]
-        seen = part.learn(world, [episode(number, number) for number in numbers], {"exact_answer": torch.ones(5)})
+        seen = part.learn(resources, [episode(number, number) for number in numbers], {"exact_answer": torch.ones(5)})
     assert seen["accuracy"] == 1.0 and seen["loss"] < 0.2 and seen["triplets"] == 5
-    right = part(world, [episode(number, number) for number in range(5)])
+    right = part(resources, [episode(number, number) for number in range(5)])
     wrong = [episode(number, said) for number in range(5) for said in range(5) if said != number]
-    assert bool((right.repeat_interleave(4) > part(world, wrong) + 0.5).all())
+    assert bool((right.repeat_interleave(4) > part(resources, wrong) + 0.5).all())
     cut = replace(episode(0, 0), finished=False)
-    assert float(part(world, [*wrong, cut])[-1]) <= float(part(world, wrong).min()) + 1e-6
+    assert float(part(resources, [*wrong, cut])[-1]) <= float(part(resources, wrong).min()) + 1e-6
 
 
 def test_no_episode_that_solves_a_goal_stands_as_wrong_under_it() -> None:
-    """Two that end with the same answer by other ways are no triplet; every negative fails under the goal."""
+    """Two episodes with the same answer form no triplet, and every negative is wrong for its goal."""
 
     def states(goal: str, text: str, answer: str, origin: Origin) -> Rollout:
         return replace(episode(1, 1, origin), problem=Problem(goal, goal, answer, tokens=(4, 20)), text=text)

@@ -1,4 +1,4 @@
-"""What must be true of how typical answers are of the policy, each test named as the theorem it checks."""
+"""Typicality of answers under the policy: it equals a direct computation, for any cut of the rows."""
 
 import pytest
 import torch
@@ -9,18 +9,18 @@ from models.parts.shared import next_token
 from tests.support.device_here import DEVICE
 from tests.support.tiny_loops import SCHEDULE, new_learner
 from tests.support.tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def typical(policy: nn.Module, budget: int = 16384) -> list[float]:
     learner = new_learner(SCHEDULE)
     learner.policy = policy
     rollouts = scored([0.0] * 5, [1] * 5, sequences=SEQUENCES).rollouts
-    return Typicality()(make_world(learner=learner, token_budget=budget), rollouts).tolist()
+    return Typicality()(make_resources(learner=learner, token_budget=budget), rollouts).tolist()
 
 
 def by_hand(policy: nn.Module) -> list[float]:
-    """Means over each completion's tokens, read without packing; TRL's aligned_logps."""
+    """Return the mean over each completion's tokens, computed without packing, as TRL's aligned_logps does."""
     values = []
     for prompt, completion in zip(SEQUENCES.prompts, COMPLETIONS, strict=True):
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What answers, abstaining and inventing are worth, and that being sure of what is not so costs more."""
+"""Rewards of right answers, abstentions and invented answers, and the extra cost of a confident error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules.abstention import Abstention
 from models.task_sets.passages import SHOWN, UNKNOWN, PassagesSettings
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 ANSWERED, OPEN = Problem("a", "river ?", "tosik"), Problem("o", "dish ?", "unknown")
 
 
@@ -36,13 +36,13 @@ ANSWERED, OPEN = Problem("a", "river ?", "tosik"), Problem("o", "dish ?", "unkno
     ],
 )
 def test_each_outcome_has_its_worth_and_right_is_what_is_worth_most(problem: Problem, text: str, value: float) -> None:
-    assert Abstention()(WORLD, [rollout(text, problem)]).tolist() == pytest.approx([value])
+    assert Abstention()(RESOURCES, [rollout(text, problem)]).tolist() == pytest.approx([value])
     assert Abstention().right([Attempt(problem, text, True)]) == [value == 1.0]
 
 
 def test_what_was_cut_neither_answers_nor_abstains() -> None:
     rows = [rollout("#### tosik", ANSWERED, finished=False), rollout("#### unknown", OPEN, finished=False)]
-    assert Abstention()(WORLD, rows).tolist() == pytest.approx([-0.5, -1.0])
+    assert Abstention()(RESOURCES, rows).tolist() == pytest.approx([-0.5, -1.0])
     assert Abstention().right([Attempt(each.problem, each.text, False) for each in rows]) == [False, False]
 
 
@@ -51,13 +51,14 @@ def test_what_is_wrong_costs_its_probability_besides_and_nothing_else_does() -> 
     log_probs = torch.tensor([math.log(0.5), math.log(0.125)])  # geometric mean 1/4
     texts = [(OPEN, "#### bak"), (ANSWERED, "#### bak"), (ANSWERED, "#### tosik"), (ANSWERED, "#### unknown")]
     rows = [replace(rollout(text, problem, tokens=2), behaviour_log_probs=log_probs) for problem, text in texts]
-    assert reward(WORLD, rows).tolist() == pytest.approx([-1.5, -1.0, 1.0, -0.2])
-    assert reward(WORLD, [rollout("#### bak", OPEN)]).tolist() == [-1.0]  # nobody knows how certain
+    assert reward(RESOURCES, rows).tolist() == pytest.approx([-1.5, -1.0, 1.0, -0.2])
+    # Without log-probs, the confidence is unknown and costs nothing.
+    assert reward(RESOURCES, [rollout("#### bak", OPEN)]).tolist() == [-1.0]
 
 
 def test_whatever_is_written_has_a_value() -> None:
-    assert set(Abstention()(WORLD, malformed(ANSWERED)).tolist()) == {-0.5}
-    assert set(Abstention()(WORLD, malformed(OPEN)).tolist()) == {-1.0}
+    assert set(Abstention()(RESOURCES, malformed(ANSWERED)).tolist()) == {-0.5}
+    assert set(Abstention()(RESOURCES, malformed(OPEN)).tolist()) == {-1.0}
 
 
 def test_a_question_is_unknown_exactly_where_its_passage_does_not_hold_the_fact() -> None:

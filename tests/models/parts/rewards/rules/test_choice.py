@@ -1,4 +1,4 @@
-"""What must be true of the rule that reads an option or a class, each test named as the theorem it checks."""
+"""The reward `choice`: reading of an option or a class, hostile texts, and the demonstrations of its data sets."""
 
 import random
 from collections import Counter
@@ -14,7 +14,7 @@ from models.parts.rewards.rules.choice import LONGEST, Choice
 from models.task_sets.drawing import make_rows
 from models.task_sets.options import OptionsSettings
 from models.task_sets.topics import WORDS, TopicsSettings
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 CLASSES = Choice(labels=("sport", "home news", "sport news"), reads="whole")
 
@@ -22,7 +22,7 @@ CLASSES = Choice(labels=("sport", "home news", "sport news"), reads="whole")
 def values(reward: Choice, answer: str, *texts: str, finished: bool = True) -> list[float]:
     problem = Problem("p", "", answer)
     rollouts = [Rollout(problem, 0, (5,), torch.zeros(1), text, finished) for text in texts]
-    return reward(make_world(), rollouts).tolist()
+    return reward(make_resources(), rollouts).tolist()
 
 
 def test_a_label_in_any_of_its_dresses_is_the_option_and_no_other_is() -> None:
@@ -42,7 +42,7 @@ def test_what_names_no_option_or_two_is_wrong() -> None:
     ]  # fmt: skip
     for right in "ABC":
         assert values(Choice(), right, *doubtful) == [0.0] * len(doubtful)
-    assert values(Choice(), "B", "#### B) 12, so B") == [1.0]  # the same option twice is no doubt
+    assert values(Choice(), "B", "#### B) 12, so B") == [1.0]  # the same option twice is not ambiguous
 
 
 def test_an_option_that_is_not_among_the_labels_is_none() -> None:

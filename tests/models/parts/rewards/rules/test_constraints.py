@@ -1,4 +1,4 @@
-"""Constraints that a program checks: each kind by hand, the share that is met, and who decides in evaluations."""
+"""Constraints that a program checks: each kind, the share that is met, and the verdict in evaluations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from models.answers.constraints import Constraint, Constraints, met
 from models.base.errors import UserError
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules.constraints import ConstraintsMet
 from models.task_sets.instructions import InstructionsSettings
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 ASKED = [
     {"kind": "words", "least": 3, "most": 3},
     {"kind": "starts", "text": "red"},
@@ -59,13 +59,13 @@ def test_each_kind_is_met_and_failed_as_its_name_says(constraint: dict[str, Any]
     "text, share", [("red hat here", 1.0), ("red hat", 2 / 3), ("a sea", 0.0), ("hat red sea", 1 / 3), ("", 0.0)]
 )
 def test_the_value_is_the_share_that_is_met_and_a_bonus_where_it_is_all(text: str, share: float) -> None:
-    values = ConstraintsMet(bonus=0.5)(WORLD, [rollout(text, PROBLEM)])
+    values = ConstraintsMet(bonus=0.5)(RESOURCES, [rollout(text, PROBLEM)])
     assert values.tolist() == pytest.approx([share + 0.5 * (share == 1.0)])
     assert ConstraintsMet().right([Attempt(PROBLEM, text, True)]) == [share == 1.0]
 
 
 def test_what_was_cut_meets_nothing() -> None:
-    assert ConstraintsMet()(WORLD, [rollout("red hat here", PROBLEM, finished=False)]).tolist() == [0.0]
+    assert ConstraintsMet()(RESOURCES, [rollout("red hat here", PROBLEM, finished=False)]).tolist() == [0.0]
     assert ConstraintsMet().right([Attempt(PROBLEM, "red hat here", False)]) == [False]
 
 
@@ -78,7 +78,7 @@ def test_whatever_is_written_has_a_share_under_every_kind() -> None:
         {"kind": "contains", "text": "a a"},
     ]
     problem = Problem("p", "write", json.dumps({"constraints": [*ASKED, *every]}))
-    values = ConstraintsMet()(WORLD, malformed(problem))
+    values = ConstraintsMet()(RESOURCES, malformed(problem))
     assert bool(((values >= 0) & (values < 1)).all())
 
 
@@ -95,13 +95,13 @@ def test_whatever_is_written_has_a_share_under_every_kind() -> None:
 )
 def test_an_answer_that_is_no_constraints_is_the_problems_fault_and_named(answer: str, reason: str) -> None:
     with pytest.raises(UserError, match=f"problem p: the answer is none of.*{reason}"):
-        ConstraintsMet()(WORLD, [rollout("red", Problem("p", "write", answer))])
+        ConstraintsMet()(RESOURCES, [rollout("red", Problem("p", "write", answer))])
 
 
 @pytest.mark.parametrize("answer", ["", "{", "9" * 5000, "[" * 5000, '{"constraints": 3}'])
 def test_a_broken_row_of_the_data_costs_its_own_completions_alone(answer: str) -> None:
     broken = Problem("b", "write", answer)
-    values = ConstraintsMet()(WORLD, [rollout("red", broken), rollout("red hat here", PROBLEM)])
+    values = ConstraintsMet()(RESOURCES, [rollout("red", broken), rollout("red hat here", PROBLEM)])
     assert values[0].isnan() and values[1] == 1.0
     assert ConstraintsMet().right([Attempt(broken, "red", True), Attempt(PROBLEM, "red hat here", True)]) == [
         False, True,

@@ -1,4 +1,4 @@
-"""What must be true of the reward of a formula, each test named as the theorem it checks."""
+"""The reward of a formula: parsing, agreement of truth tables, and equivalence as a solver decides it."""
 
 import time
 from typing import cast
@@ -9,21 +9,21 @@ from models.answers.equivalence import Prover, shared_prover
 from models.answers.logic import DEEPEST, LONGEST, Tree, agreement, read_formula
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules.logic import Logic
 from models.task_sets.drawing import make_rows
 from models.task_sets.formulas import FormulasSettings
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 EVERY = "forall x ( dog ( x ) -> barks ( x ) )"
 ENDLESS = "forall x exists y (r(x,y) & forall z (r(y,z) -> r(x,z))) & forall x ~r(x,x)"
-"""Only models without end make it true."""
+"""A formula that is true only in infinite models."""
 
 
 def values(answer: str, *texts: str, finished: bool = True, partial: float = 0.5) -> list[float]:
     said = [rollout(text, Problem("p", "", answer), finished=finished) for text in texts]
-    return Logic(partial=partial)(WORLD, said).tolist()
+    return Logic(partial=partial)(RESOURCES, said).tolist()
 
 
 def tree(text: str) -> Tree:
@@ -41,7 +41,7 @@ def test_a_formula_binds_as_the_house_says_it_does() -> None:
     for left, right in alike:
         assert tree(left) == tree(right)
     assert tree("exists x (p(x) & exists x q(x))") == tree("exists a (p(a) & exists b q(b))")
-    assert tree("exists x p(x) & q(x)") != tree("exists x p(x) & q(y)")  # the second x is a name by itself
+    assert tree("exists x p(x) & q(x)") != tree("exists x p(x) & q(y)")  # the second x is free
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_equivalent_formulas_are_worth_one_and_others_their_agreement() -> None:
         "so #### ∀y (¬Barks(y) → ¬Dog(y))": 1.0,
         "~ exists x ( dog(x) & ~barks(x) )": 1.0,
         "forall x ( dog(x) & barks(x) )": 0.25,
-        "exists x ( dog(x) -> barks(x) )": 0.5,  # alike but for the quantifier
-        "forall x ( dog(x,x) -> barks(x) )": 0.5 * 0.75,  # another predicate, for it has two arguments
+        "exists x ( dog(x) -> barks(x) )": 0.5,  # equal except for the quantifier
+        "forall x ( dog(x,x) -> barks(x) )": 0.5 * 0.75,  # another predicate, with two arguments
         "forall x (": 0.0,
     }
     assert values(EVERY, *said) == pytest.approx(list(said.values()))
@@ -121,7 +121,7 @@ def test_a_solver_that_hangs_is_ended_and_the_next_pair_is_answered_by_another()
     prover.start()
     pair, other = (tree("p -> q"), tree("~p | q")), (tree("p"), tree("q"))
     try:
-        assert prover.equivalent([pair], 0.0) == [False]  # no time at all
+        assert prover.equivalent([pair], 0.0) == [False]  # a time limit of zero
         assert prover.equivalent([pair, other, pair], 60.0) == [True, False, True]
         prover.close()
         assert prover.equivalent([pair], 60.0) == [True]
@@ -147,8 +147,8 @@ def test_who_gives_up_waiting_does_not_leave_an_answer_to_the_next_pair(monkeypa
 
 def test_no_text_whatever_raises_and_none_of_it_is_right() -> None:
     for answer in (EVERY, "p", "", "no formula ("):
-        assert max(Logic()(WORLD, malformed(Problem("p", "", answer))).tolist()) < 1
-    assert Logic()(WORLD, []).tolist() == []
+        assert max(Logic()(RESOURCES, malformed(Problem("p", "", answer))).tolist()) < 1
+    assert Logic()(RESOURCES, []).tolist() == []
 
 
 def test_evaluations_count_what_is_equivalent() -> None:

@@ -1,4 +1,4 @@
-"""What must be true of comparing answers as mathematics: real solutions, other ways to write them, hostile ones."""
+"""Comparison of answers as mathematics, tested with real solutions, equivalent forms and hostile answers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from models.answers.expression_workers import ExpressionWorkers, NotReady, Pair,
 from models.base.errors import UserError
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules import math_verify
 from models.parts.rewards.rules.math_verify import MathVerify, is_doubtful
 from models.task_sets.derivatives import DerivativesSettings
 from models.task_sets.drawing import make_rows
 from tests.support.malformed_texts import malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 SETTINGS = DerivativesSettings(
     problems={"train": 12, "validation": 1}, demonstrations={"train": 24}, largest=9, kept=0.4, constant=0.4
 )
@@ -39,7 +39,7 @@ SETTINGS = DerivativesSettings(
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[ExpressionWorkers]:
-    """Those that the reward has too."""
+    """Open the workers that the reward also uses, and close them at the end."""
     shared = shared_workers(2)
     yield shared
     shared.close()
@@ -51,8 +51,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def solutions(shared_data: Path) -> list[tuple[str, str, bool]]:
-    """Of GSM8K: 8,792 references and as many wrong numbers, four model solutions of each test problem; the text, the
-    answer of the problem, and whether the one is right."""
+    """Return solutions of GSM8K, each with its text, the problem's answer, and whether the text is right.
+
+    There are 8,792 references, as many with a wrong number, and four model solutions of each test problem.
+    """
     made = []
     for name in ("train", "test"):
         for row in rows(shared_data / f"gsm8k_{name}.jsonl"):
@@ -102,13 +104,13 @@ OTHER = [
 def test_the_same_mathematics_is_right_and_nothing_else_is(
     pairs: list[Pair], worth: float, workers: ExpressionWorkers
 ) -> None:
-    values = MathVerify()(WORLD, [rollout(f"#### {given}", Problem("p", "", right)) for given, right in pairs])
+    values = MathVerify()(RESOURCES, [rollout(f"#### {given}", Problem("p", "", right)) for given, right in pairs])
     assert values.tolist() == [worth] * len(pairs)
 
 
 def test_what_was_cut_is_wrong_and_evaluations_decide_alike(workers: ExpressionWorkers) -> None:
     problem = Problem("p", "", "2x + 6")
-    assert MathVerify()(WORLD, [rollout("#### 6 + 2x", problem, finished=False)]).tolist() == [0.0]
+    assert MathVerify()(RESOURCES, [rollout("#### 6 + 2x", problem, finished=False)]).tolist() == [0.0]
     attempts = [Attempt(problem, text, ended) for text, ended in (("#### 6 + 2x", True), ("#### 6 + 2x", False))]
     assert MathVerify().right(attempts) == [True, False]
 
@@ -135,12 +137,12 @@ def test_a_worker_that_is_killed_or_hangs_beyond_signals_is_replaced() -> None:
     try:
         assert workers.same([("2x", "x + x")]) == [True]
         [worker] = workers._workers
-        os.kill(worker.process.pid, signal.SIGSTOP)  # as deaf as code that never looks for signals
+        os.kill(worker.process.pid, signal.SIGSTOP)  # like code that never handles signals
         assert workers.same([("2x", "x + x"), ("3x", "x + 2x"), ("x", "y")]) == [False, True, False]
         [worker] = workers._workers
         os.kill(worker.process.pid, signal.SIGKILL)
         os.waitid(os.P_PID, worker.process.pid, os.WEXITED | os.WNOWAIT)
-        assert workers.same([("2x", "x + x"), ("3x", "x + 2x")]) == [True, True]  # nobody had asked it anything
+        assert workers.same([("2x", "x + x"), ("3x", "x + 2x")]) == [True, True]  # it was idle when it was killed
         [last] = workers._workers
     finally:
         workers.close()
@@ -213,7 +215,7 @@ def test_without_the_package_a_recipe_is_refused_before_it_starts(monkeypatch: p
 
 @pytest.mark.parametrize("answer", ["7", "2x + 6", "Paris"])
 def test_whatever_is_written_is_worth_one_or_zero(answer: str, workers: ExpressionWorkers) -> None:
-    assert set(MathVerify()(WORLD, malformed(Problem("p", "", answer))).tolist()) <= {0.0, 1.0}
+    assert set(MathVerify()(RESOURCES, malformed(Problem("p", "", answer))).tolist()) <= {0.0, 1.0}
 
 
 def test_sound_derivatives_are_right_in_either_order_and_flawed_ones_are_not(workers: ExpressionWorkers) -> None:

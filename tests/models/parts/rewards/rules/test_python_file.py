@@ -1,4 +1,4 @@
-"""What must be true of a person's own reward, each test named as the theorem it checks."""
+"""A reward in the user's own Python file: its arguments and values, refused files, failed calls, and isolation."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ from models.recipes.files import require_files
 from models.recipes.load import digest, load_recipe, plain
 from models.training.score import score
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 BASE = "extends: arithmetic\nselect: {name: drop_flat, by: total}\n"
 TRL = """
@@ -53,13 +53,13 @@ def recipe_in(folder: Path, reward: str = "{name: python, path: my_reward.py}") 
 def test_a_function_of_all_completions_is_given_columns_as_trls_are(tmp_path: Path) -> None:
     reward = own(tmp_path, TRL)
     reward.try_out()
-    assert reward(make_world(), rollouts()).tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert reward(make_resources(), rollouts()).tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
 def test_a_function_of_one_completion_is_asked_as_verls_is(tmp_path: Path) -> None:
     reward = own(tmp_path, VERL, function="compute_score")
     reward.try_out()
-    assert reward(make_world(), rollouts()).tolist() == [1.5, 0.5, 1.5, 0.0]
+    assert reward(make_resources(), rollouts()).tolist() == [1.5, 0.5, 1.5, 0.0]
 
 
 def test_what_a_function_may_name_is_what_it_is_given(tmp_path: Path) -> None:
@@ -70,14 +70,14 @@ def test_what_a_function_may_name_is_what_it_is_given(tmp_path: Path) -> None:
     code = (
         "def reward(ids, groups, finished, completion_ids): return [len(i) + 10*g + 100*f + 1000*c[0] for i, g, f, c "
     )
-    values = own(tmp_path, code + "in zip(ids, groups, finished, completion_ids)]")(make_world(), given)
+    values = own(tmp_path, code + "in zip(ids, groups, finished, completion_ids)]")(make_resources(), given)
     assert values.tolist() == [1102.0, 1102.0, 1112.0, 1012.0]
 
 
 @pytest.mark.parametrize("kind", ["list", "numpy.array", "torch.tensor"])
 def test_numbers_may_come_as_a_list_an_array_or_a_tensor(tmp_path: Path, kind: str) -> None:
     code = f"import numpy, torch\ndef reward(completions): return {kind}([len(c) for c in completions])"
-    assert own(tmp_path, code)(make_world(), rollouts()).tolist() == [9.0, 1.0, 3.0, 0.0]
+    assert own(tmp_path, code)(make_resources(), rollouts()).tolist() == [9.0, 1.0, 3.0, 0.0]
 
 
 WRONG = {
@@ -173,7 +173,7 @@ def test_a_path_is_meant_from_the_file_that_names_it(tmp_path: Path, monkeypatch
     (here / "typed.py").write_text(TRL + "\n")
     monkeypatch.chdir(here)
     base.write_text("rewards: [{name: python, path: mine.py}]\nselect: all\nreward_model: null\n")
-    typed = load_recipe(base, ["rewards.0.path=typed.py"])  # what is typed is meant from where one stands
+    typed = load_recipe(base, ["rewards.0.path=typed.py"])  # a path in an override is relative to the current folder
     assert plain(typed)["rewards"][0]["path"] == "typed.py"
 
 
@@ -190,8 +190,8 @@ def test_what_runs_is_what_was_hashed_whatever_becomes_of_the_file(tmp_path: Pat
     (tmp_path / "my_reward.py").write_text("def reward(completions): return [1.0] * len(completions)")
     reward = load_recipe(recipe_in(tmp_path)).rewards[0]
     (tmp_path / "my_reward.py").write_text("def reward(completions): return [2.0] * len(completions)")
-    assert reward(make_world(), rollouts()).tolist() == [1.0] * 4
-    assert load_recipe(recipe_in(tmp_path)).rewards[0](make_world(), rollouts()).tolist() == [2.0] * 4
+    assert reward(make_resources(), rollouts()).tolist() == [1.0] * 4
+    assert load_recipe(recipe_in(tmp_path)).rewards[0](make_resources(), rollouts()).tolist() == [2.0] * 4
 
 
 def test_one_completion_that_breaks_a_function_of_one_costs_no_other_its_value(
@@ -199,7 +199,7 @@ def test_one_completion_that_breaks_a_function_of_one_costs_no_other_its_value(
 ) -> None:
     code = "def reward(solution_str): return 1 / len(solution_str)"
     reward = own(tmp_path, code, limits=Limits(value=-3.0, retries=0))
-    scored = score(make_world(), [reward], rollouts())
+    scored = score(make_resources(), [reward], rollouts())
     assert scored.rewards[3] == -3.0 and scored.rewards[1] == 1.0 and scored.watched == {"rewards/python/failures": 1.0}
     assert "problem p1: ZeroDivisionError" in caplog.text
 
@@ -210,7 +210,7 @@ ONE_ODD = {"none": "None", "text": "'good'", "nan": "float('nan')", "list": "[1.
 @pytest.mark.parametrize("odd", ONE_ODD)
 def test_one_completion_without_a_number_costs_no_other_its_value(tmp_path: Path, odd: str) -> None:
     code = f"def reward(completions, ids): return [{ONE_ODD[odd]} if c == '8' else 2.0 for c in completions]"
-    scored = score(make_world(), [own(tmp_path, code, limits=Limits(value=-3.0, retries=0))], rollouts())
+    scored = score(make_resources(), [own(tmp_path, code, limits=Limits(value=-3.0, retries=0))], rollouts())
     assert scored.rewards.tolist() == [2.0, -3.0, 2.0, 2.0]
     assert scored.watched == {"rewards/python/failures": 1.0}
 
@@ -225,7 +225,7 @@ def test_a_call_in_which_the_file_leaves_is_a_failed_call_that_names_it(
     tmp_path: Path, leaves: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     code = f"import os, sys\ndef reward(completions):\n    {leaves}"
-    scored = score(make_world(), [own(tmp_path, code, limits=Limits(value=-3.0))], rollouts())
+    scored = score(make_resources(), [own(tmp_path, code, limits=Limits(value=-3.0))], rollouts())
     assert scored.rewards.tolist() == [-3.0] * 4
     assert f"4 of 4 completions count -3 instead of a value (UserCodeError: {tmp_path}/my_reward.py, line 3: " in (
         caplog.text
@@ -235,7 +235,7 @@ def test_a_call_in_which_the_file_leaves_is_a_failed_call_that_names_it(
 def test_a_function_of_one_completion_that_leaves_costs_no_other_its_value(tmp_path: Path) -> None:
     code = "import sys\ndef compute_score(solution_str): return 1.0 if solution_str else sys.exit(0)"
     reward = own(tmp_path, code, function="compute_score", limits=Limits(value=-3.0, retries=0))
-    assert score(make_world(), [reward], rollouts()).rewards.tolist() == [1.0, 1.0, 1.0, -3.0]
+    assert score(make_resources(), [reward], rollouts()).rewards.tolist() == [1.0, 1.0, 1.0, -3.0]
 
 
 def test_what_a_file_sets_when_it_is_imported_holds_in_its_calls_and_not_for_the_run(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_what_a_file_sets_when_it_is_imported_holds_in_its_calls_and_not_for_the
     reward, here = own(tmp_path, code, limits=Limits(retries=0)), os.getcwd()
     reward.try_out()
     for _ in range(2):
-        assert score(make_world(), [reward], rollouts()).watched == {}
+        assert score(make_resources(), [reward], rollouts()).watched == {}
         assert ("MINE" in os.environ, os.getcwd(), torch.get_default_dtype()) == (False, here, torch.float32)
 
 
@@ -260,7 +260,7 @@ def test_a_file_is_imported_without_the_words_of_the_command_line(
         "import argparse\nargs = argparse.ArgumentParser()\nargs.add_argument('--epochs', type=int, default=1)\n"
         "known, _ = args.parse_known_args()\ndef reward(completions): return [float(known.epochs)] * len(completions)"
     )
-    assert own(tmp_path, code)(make_world(), rollouts()).tolist() == [1.0] * 4
+    assert own(tmp_path, code)(make_resources(), rollouts()).tolist() == [1.0] * 4
     assert sys.argv == ["rewardflow", "run", "x.yaml", "--epochs", "7"]
 
 

@@ -1,4 +1,4 @@
-"""What a search engine finds by an expanded query: shares by hand, rules, and any text whatever."""
+"""Results of a search engine for an expanded query: relevance and coverage by hand, rules, and malformed texts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from models.base.errors import UserError
 from models.datasets.params import checked, read_section
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules.search_results import SearchResults, _wants
 from models.task_sets.drawing import make_rows
 from models.task_sets.expansions import ExpansionsSettings
 from tests.support.malformed_texts import malformed, rollout
 
 ROOT = Path(__file__).resolve().parents[5]
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 GOODS = ["norda red umbrella", "norda blue boots", "velm red umbrella", "velm grey pan", "norda grey pan"]
 RAIN = Problem("p", "norda rain", json.dumps({"wants": ["norda umbrella", "norda boots"]}))
 
@@ -42,21 +42,21 @@ def test_relevance_and_coverage_by_hand(search: Any) -> None:
         text: part._shares(Attempt(RAIN, text, True), wants) for text in ("umbrella boots", "umbrella", "pan", "sun")
     }
     assert said["umbrella boots"] == (1.0, 1.0)
-    assert said["umbrella"] == (0.5, 0.5)  # norda's umbrella, and behind it the other's: no boots
-    assert said["pan"] == (0.0, 0.0)  # both pans
-    assert part(WORLD, [rollout("umbrella boots", RAIN)]).tolist() == [1.0]
-    assert search(relevance=2.0, coverage=1.0)(WORLD, [rollout("umbrella boots", RAIN)]).tolist() == [3.0]
+    assert said["umbrella"] == (0.5, 0.5)  # norda's umbrella and velm's umbrella, but no boots
+    assert said["pan"] == (0.0, 0.0)  # the results are both pans
+    assert part(RESOURCES, [rollout("umbrella boots", RAIN)]).tolist() == [1.0]
+    assert search(relevance=2.0, coverage=1.0)(RESOURCES, [rollout("umbrella boots", RAIN)]).tolist() == [3.0]
 
 
 def test_results_that_nobody_wants_cost_relevance_alone(search: Any) -> None:
     (wants,) = _wants([Attempt(RAIN, "", True)])
     relevance, coverage = search(results=5)._shares(Attempt(RAIN, "umbrella boots", True), wants)
-    assert coverage == 1.0 and relevance == 2 / 4  # both wants, norda's pan, and the other umbrella
+    assert coverage == 1.0 and relevance == 2 / 4  # of four results, norda's pan and velm's umbrella are not wanted
 
 
 def test_a_query_that_finds_nothing_is_worth_nothing(search: Any) -> None:
     nowhere = Problem("q", "zz", RAIN.answer)
-    assert search()(WORLD, [rollout("qq", nowhere)]).tolist() == [0.0]
+    assert search()(RESOURCES, [rollout("qq", nowhere)]).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -65,24 +65,24 @@ def test_a_query_that_finds_nothing_is_worth_nothing(search: Any) -> None:
 )
 def test_rules_are_kept_or_nothing_counts(search: Any, text: str, finished: bool) -> None:
     part = search(forbidden=("cheapest",), most_words=3, broken=-0.5)
-    assert part(WORLD, [rollout(text, RAIN, finished=finished)]).tolist() == [-0.5]
+    assert part(RESOURCES, [rollout(text, RAIN, finished=finished)]).tolist() == [-0.5]
     assert part.right([Attempt(RAIN, text, finished)]) == [False]
 
 
 def test_any_text_has_a_worth(search: Any) -> None:
-    values = search()(WORLD, malformed(RAIN))
+    values = search()(RESOURCES, malformed(RAIN))
     assert torch.isfinite(values).all() and bool(((values >= -1) & (values <= 1)).all())
 
 
 def test_a_problem_that_says_no_wants_is_one_line(search: Any) -> None:
     for answer in ("", "7", '{"wants": []}', '{"wants": ["  "]}', '{"wants": 3}'):
         with pytest.raises(UserError, match="the answer is none of"):
-            search()(WORLD, [rollout("umbrella", Problem(f"p{answer}", "norda", answer))])
+            search()(RESOURCES, [rollout("umbrella", Problem(f"p{answer}", "norda", answer))])
 
 
 def test_a_broken_row_of_the_data_costs_its_own_completions_alone(search: Any) -> None:
     broken = Problem("b", "norda", '{"wants": 3}')
-    values = search()(WORLD, [rollout("umbrella boots", broken), rollout("umbrella boots", RAIN)])
+    values = search()(RESOURCES, [rollout("umbrella boots", broken), rollout("umbrella boots", RAIN)])
     assert values[0].isnan() and values[1] == 1.0
     assert search().right([Attempt(broken, "umbrella boots", True), Attempt(RAIN, "umbrella boots", True)]) == [
         False, True,

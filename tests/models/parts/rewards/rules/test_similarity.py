@@ -1,4 +1,4 @@
-"""Likeness to references: every metric by hand, what is read and held against what, and who decides in evaluations."""
+"""Similarity to references: every metric by hand, the texts that are compared, and the verdict in evaluations."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from models.answers.likeness import LONGEST, Metric, likeness, likeness_to_any
 from models.method.attempt import Attempt
 from models.method.problem import Problem
-from models.method.world import World
+from models.method.resources import RunResources
 from models.parts.rewards.rules.similarity import Similarity, references
 from models.task_sets.descriptions import DescriptionsSettings
 from tests.support.malformed_texts import TEXTS, malformed, rollout
 
-WORLD = cast(World, None)
+RESOURCES = cast(RunResources, None)
 SEVERAL = Problem("p", "describe", json.dumps(["the bird is red", "a red bird"]))
 
 
 @pytest.mark.parametrize(
     ("metric", "text", "reference", "value"),
     [
-        ("rouge_l", "the red bird", "the bird is red", 2 * 2 / (3 + 4)),  # the ... bird, or the ... red
+        ("rouge_l", "the red bird", "the bird is red", 2 * 2 / (3 + 4)),  # common subsequence: the bird, or the red
         ("rouge_l", "The bird, is RED.", "the bird is red", 1.0),
         ("rouge_l", "red is bird the", "the bird is red", 2 * 1 / (4 + 4)),
         ("rouge_l", "", "the bird", 0.0),
@@ -36,7 +36,7 @@ SEVERAL = Problem("p", "describe", json.dumps(["the bird is red", "a red bird"])
         ("gestalt", "A", "a", 0.0),
         ("support", "the bird", "see : the bird is red", 1.0),
         ("support", "bird the", "see : the bird is red", (1 + 0) / 2),
-        ("support", "the the the", "the bird", (1 / 3 + 0) / 2),  # clipped: once is known
+        ("support", "the the the", "the bird", (1 / 3 + 0) / 2),  # clipped: the reference has one "the"
         ("support", "bird", "the bird", 1.0),
         ("support", "...", "the bird", 0.0),
         ("bleu", "the bird is red", "the bird is red", 1.0),
@@ -59,10 +59,10 @@ def test_each_of_several_references_is_enough_and_more_of_them_never_cost(metric
 def test_the_whole_the_answer_or_what_stands_before_it_is_read() -> None:
     problem = Problem("p", "the bird is red", "red")
     made = [rollout("the bird #### red", problem)]
-    assert Similarity(metric="rouge_l", reads="whole")(WORLD, made).tolist() == pytest.approx([2 / (3 + 1)])
-    assert Similarity(metric="rouge_l")(WORLD, made).tolist() == [1.0]
+    assert Similarity(metric="rouge_l", reads="whole")(RESOURCES, made).tolist() == pytest.approx([2 / (3 + 1)])
+    assert Similarity(metric="rouge_l")(RESOURCES, made).tolist() == [1.0]
     before = Similarity(metric="support", reads="before_answer", against="prompt")
-    assert before(WORLD, [*made, rollout("red", problem), rollout("#### red", problem)]).tolist() == [1.0, 0.0, 0.0]
+    assert before(RESOURCES, [*made, rollout("red", problem), rollout("#### red", problem)]).tolist() == [1.0, 0.0, 0.0]
     assert (before.needs_answers, Similarity().needs_answers) == (False, True)
 
 
@@ -70,7 +70,8 @@ def test_right_is_what_is_as_alike_as_asked_for_and_only_then_does_it_decide() -
     reward = Similarity(metric="bleu", reads="whole", right_from=1.0)
     texts = [("a red bird", True), ("the bird is red", True), ("the bird is", True), ("a red bird", False), ("", True)]
     assert reward.right([Attempt(SEVERAL, *text) for text in texts]) == [True, True, False, False, False]
-    assert likeness_to_any("the bird is", references(SEVERAL.answer), "bleu") == pytest.approx(1.0)  # why single ones
+    # Against the set of references, a part of a sentence gets 1. Therefore `right` compares with single references.
+    assert likeness_to_any("the bird is", references(SEVERAL.answer), "bleu") == pytest.approx(1.0)
     assert (reward.verifies, Similarity().verifies) == (True, False)
 
 
@@ -92,7 +93,7 @@ def test_an_answer_that_is_no_list_of_texts_is_a_reference_itself() -> None:
 @pytest.mark.parametrize("metric", ["bleu", "rouge_l", "gestalt", "support"])
 def test_whatever_is_written_has_a_likeness(metric: Metric) -> None:
     for reward in (Similarity(metric=metric, reads="whole"), Similarity(metric=metric, against="prompt")):
-        values = reward(WORLD, malformed(SEVERAL))
+        values = reward(RESOURCES, malformed(SEVERAL))
         assert bool(((values >= 0) & (values <= 1)).all()) and values[1::2].tolist() == [0.0] * len(TEXTS)
     assert likeness("a " * LONGEST * 2, "a " * LONGEST, "rouge_l") == 1.0
     assert likeness("ab" * LONGEST * 2, "ab" * LONGEST, "gestalt") == 1.0

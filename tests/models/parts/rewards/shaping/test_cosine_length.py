@@ -1,4 +1,4 @@
-"""What must be true of a verdict that length bends, each test named as the theorem it checks."""
+"""The reward `cosine_length`: values by hand, its order over lengths, and unfinished completions."""
 
 import pytest
 import torch
@@ -6,14 +6,14 @@ import torch
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rewards.shaping.cosine_length import CosineLength
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 RIGHT, WRONG = "#### 7", "#### 8"
 
 
 def value(length: int, text: str, finished: bool = True, part: CosineLength | None = None) -> float:
     rollout = Rollout(Problem("p", "", "7"), 0, (5,) * length, torch.zeros(length), text, finished)
-    return float((part or CosineLength(longest=12))(make_world(), [rollout])[0])
+    return float((part or CosineLength(longest=12))(make_resources(), [rollout])[0])
 
 
 def test_a_right_answer_by_hand() -> None:

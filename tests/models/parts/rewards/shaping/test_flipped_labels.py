@@ -1,4 +1,4 @@
-"""What must be true of simulated label noise, each test named as the theorem it checks."""
+"""Simulated label noise: the share of flipped pairs, and its dependence on the problem and the seed only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from models.method.problem import Origin, Problem
 from models.method.rollout import Rollout, RolloutSource
 from models.parts.rewards.shaping.flipped_labels import FlippedLabels, is_flipped
 from models.parts.rewards.shaping.of_origin import OfOrigin
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def pair(number: int) -> list[Rollout]:
@@ -19,12 +19,12 @@ def pair(number: int) -> list[Rollout]:
     return [Rollout(problem, number, (1,), None, "", True, source=RolloutSource(origin=origin)) for origin in origins]
 
 
-WORLD = make_world()
+RESOURCES = make_resources()
 PAIRS = [rollout for number in range(4000) for rollout in pair(number)]
 
 
 def labels(rollouts: Sequence[Rollout] = PAIRS, **settings: Any) -> Tensor:
-    return FlippedLabels(**settings)(WORLD, rollouts).reshape(-1, 2)
+    return FlippedLabels(**settings)(RESOURCES, rollouts).reshape(-1, 2)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
@@ -37,7 +37,7 @@ def test_one_answer_of_each_pair_is_better_whether_flipped_or_not() -> None:
 
 
 def test_a_share_of_zero_says_what_the_data_say_and_one_the_opposite() -> None:
-    truth = OfOrigin()(WORLD, PAIRS).reshape(-1, 2)
+    truth = OfOrigin()(RESOURCES, PAIRS).reshape(-1, 2)
     assert (labels(share=0.0) == truth).all() and (labels(share=1.0) == truth.flip(-1)).all()
 
 
@@ -55,4 +55,4 @@ def test_a_larger_share_flips_more_of_the_same_pairs_and_another_seed_flips_othe
 def test_sampled_completions_are_worth_nothing_even_where_labels_are_flipped() -> None:
     drawn = [Rollout(Problem(f"p{number}", ""), number, (1,), None, "", True) for number in range(50)]
     assert any(is_flipped(rollout.problem.id, 0.3, 0) for rollout in drawn)
-    assert FlippedLabels()(WORLD, drawn).sum() == 0
+    assert FlippedLabels()(RESOURCES, drawn).sum() == 0

@@ -1,4 +1,4 @@
-"""What must be true of the reward that asks for form and length, each test named as the theorem it checks."""
+"""The reward for form and length: values by hand, the update from which length counts, and texts without a number."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.shaping.form_and_length import FormAndLength, length_score
 from models.task_sets.drawing import make_rows
 from models.task_sets.habits import HabitsSettings
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 PAPER = FormAndLength(longest=3072)
 STATED, UNSTATED = "so 7 #### 7", "so 7"
@@ -23,9 +23,9 @@ def rollout(text: str, length: int, finished: bool = True, answer: str = "8") ->
 
 
 def values(reward: FormAndLength, *rollouts: Rollout, updates: int = 0) -> list[float]:
-    world = make_world()
-    world.learner.updates = updates
-    return reward(world, list(rollouts)).tolist()
+    resources = make_resources()
+    resources.learner.updates = updates
+    return reward(resources, list(rollouts)).tolist()
 
 
 def test_the_length_by_hand() -> None:

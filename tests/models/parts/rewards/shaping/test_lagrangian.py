@@ -1,4 +1,4 @@
-"""What must be true of rewards under thresholds, each test named as the theorem it checks."""
+"""Rewards under thresholds: the multipliers, the search of the thresholds, resumed runs, and refused recipes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,37 +13,37 @@ from torch import Tensor
 from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.learner import Learner
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rewards.shaping.lagrangian import FARTHEST, Lagrangian
 from models.recipes.load import load_recipe
 from models.training.score import score
 from tests.support.malformed_texts import malformed
 from tests.support.tiny_loops import SCHEDULE, SLOTS, Brief, new_learner, run, same_weights, save_start
 from tests.support.tiny_models import scored, tiny_policy
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 HELD = Lagrangian(of=("style", "length"), thresholds=(0.5, -2.0), begin=0.5, rate=0.1, by="truth")
 COMPONENTS = {
     "truth": torch.tensor([1.0, 0.0, 1.0, 0.0]),
-    "style": torch.tensor([0.9, 0.9, 0.3, 0.3]),  # mean 0.6, 0.1 beyond
-    "length": torch.tensor([-3.0, -3.0, -2.0, -2.0]),  # mean -2.5, 0.5 short
+    "style": torch.tensor([0.9, 0.9, 0.3, 0.3]),  # mean 0.6, 0.1 above the threshold
+    "length": torch.tensor([-3.0, -3.0, -2.0, -2.0]),  # mean -2.5, 0.5 below the threshold
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given(Reward):
-    """A reward of known values."""
+    """A reward with fixed values."""
 
     values: tuple[float, ...] = ()
 
-    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         return torch.tensor(self.values)
 
 
-def world_with(part: Lagrangian) -> World:
+def resources_with(part: Lagrangian) -> RunResources:
     policy = tiny_policy()
     companion = part.accompany(policy)
     learner = Learner(
@@ -55,25 +55,25 @@ def world_with(part: Lagrangian) -> World:
         MODEL_DISTRIBUTION,
         companions={"multipliers": companion},
     )
-    return make_world(learner=learner)
+    return make_resources(learner=learner)
 
 
 def after(
     part: Lagrangian, rounds: int, components: Mapping[str, Tensor] = COMPONENTS
-) -> tuple[World, dict[str, float]]:
-    world, watched = world_with(part), {}
+) -> tuple[RunResources, dict[str, float]]:
+    resources, watched = resources_with(part), {}
     for _ in range(rounds):
-        watched = part.learn(world, ROLLOUTS, components)
-    return world, watched
+        watched = part.learn(resources, ROLLOUTS, components)
+    return resources, watched
 
 
 def test_a_round_by_hand() -> None:
     u = math.atanh(0.5)
-    world, watched = after(HELD, 1)
+    resources, watched = after(HELD, 1)
     assert watched["style"] == pytest.approx(math.tanh(u - 0.1 * 0.1))
     assert watched["length"] == pytest.approx(math.tanh(u + 0.1 * 0.5))
     assert (watched["style_beyond"], watched["length_beyond"]) == pytest.approx((0.1, -0.5))
-    values = HELD.blend(world, ROLLOUTS, COMPONENTS).tolist()
+    values = HELD.blend(resources, ROLLOUTS, COMPONENTS).tolist()
     wanted = [watched["style"] * style + watched["length"] * length for style, length in ((0.9, -3.0), (0.3, -2.0))]
     assert values == pytest.approx([wanted[0], wanted[0], wanted[1], wanted[1]], abs=1e-6)
 
@@ -86,18 +86,18 @@ def test_at_least_a_multiplier_never_falls_below_zero_and_equal_it_pushes_back()
 
 
 def test_at_rate_zero_it_is_the_weighted_sum_for_ever() -> None:
-    world, watched = after(replace(HELD, rate=0.0), 30)
+    resources, watched = after(replace(HELD, rate=0.0), 30)
     assert (watched["style"], watched["length"]) == pytest.approx((0.5, 0.5))
     expected = 0.5 * (COMPONENTS["style"] + COMPONENTS["length"])
-    torch.testing.assert_close(HELD.blend(world, ROLLOUTS, COMPONENTS), expected)
+    torch.testing.assert_close(HELD.blend(resources, ROLLOUTS, COMPONENTS), expected)
 
 
 def test_a_reward_long_out_of_reach_is_let_go_of_within_the_rounds_that_its_bound_takes() -> None:
     part = replace(HELD, rate=1.0)
-    world, watched = after(part, 200)
+    resources, watched = after(part, 200)
     assert watched["length"] == pytest.approx(math.tanh(FARTHEST))
     for _ in range(8):
-        watched = part.learn(world, ROLLOUTS, {**COMPONENTS, "length": torch.full((4,), 0.0)})
+        watched = part.learn(resources, ROLLOUTS, {**COMPONENTS, "length": torch.full((4,), 0.0)})
     assert watched["length"] < 0
 
 
@@ -107,29 +107,29 @@ def test_only_the_policys_own_samples_count_for_the_means() -> None:
         for number, each in enumerate(ROLLOUTS)
     ]
     odd = {**COMPONENTS, "style": torch.tensor([0.6, 99.0, 0.6, -99.0])}
-    assert HELD.learn(world_with(HELD), mixed, odd)["style_beyond"] == pytest.approx(0.1)
+    assert HELD.learn(resources_with(HELD), mixed, odd)["style_beyond"] == pytest.approx(0.1)
 
 
 def test_the_multipliers_hold_a_reward_at_its_threshold() -> None:
-    """Of a policy whose mean follows the multiplier, and would go to 1 under a weight of 1."""
+    """The policy's mean moves towards the multiplier. With a constant weight of 1, it would move towards 1."""
     part = Lagrangian(of=("style",), thresholds=(0.7,), begin=0.9)
-    world, mean = world_with(part), 0.0
+    resources, mean = resources_with(part), 0.0
     for _ in range(300):
-        watched = part.learn(world, ROLLOUTS, {"style": torch.full((4,), mean), "exact_answer": torch.zeros(4)})
+        watched = part.learn(resources, ROLLOUTS, {"style": torch.full((4,), mean), "exact_answer": torch.zeros(4)})
         mean += 0.2 * (watched["style"] - mean)
     assert mean == pytest.approx(0.7, abs=1e-3)
 
 
 def test_the_thresholds_are_searched_by_the_metric_over_the_second_half_of_each_trial() -> None:
     part = Lagrangian(of=("style",), thresholds=(0.0,), every=4, reach=0.5, trials=25, by="truth")
-    world = world_with(part)
-    model: Any = world.learner.companions["multipliers"].model
+    resources = resources_with(part)
+    model: Any = resources.learner.companions["multipliers"].model
     seen = []
     for number in range(140):
         threshold = model.thresholds.item()
         seen.append(threshold)
-        truth = -((threshold - 1.25) ** 2) if number % 4 >= 2 else 99.0  # the first half is of the old thresholds
-        part.learn(world, ROLLOUTS, {"style": torch.zeros(4), "truth": torch.full((4,), truth)})
+        truth = -((threshold - 1.25) ** 2) if number % 4 >= 2 else 99.0  # the first half of a trial is not read
+        part.learn(resources, ROLLOUTS, {"style": torch.zeros(4), "truth": torch.full((4,), truth)})
     assert seen[:12] == [0.0] * 4 + [0.5] * 4 + [1.0] * 4
     assert seen[-1] == pytest.approx(1.25, abs=0.05) and len(set(seen[100:])) == 1
 
@@ -137,7 +137,7 @@ def test_the_thresholds_are_searched_by_the_metric_over_the_second_half_of_each_
 def test_in_the_loop_it_is_read_behind_the_rewards_that_it_is_made_of() -> None:
     part = replace(HELD, by="truth")
     rewards = [Given(values=tuple(values.tolist()), label=label, weight=0.0) for label, values in COMPONENTS.items()]
-    made = score(world_with(part), [*rewards, part], ROLLOUTS)
+    made = score(resources_with(part), [*rewards, part], ROLLOUTS)
     torch.testing.assert_close(made.rewards, made.components["lagrangian"])
     assert made.watched["multipliers/style_threshold"] == 0.5 and float(made.rewards.std()) > 0
 
@@ -164,9 +164,9 @@ def test_whatever_is_written_it_is_as_finite_as_what_it_is_made_of() -> None:
     rollouts = malformed(Problem("p", "", "7"))
     length = torch.tensor([float(len(each.text)) for each in rollouts])
     part = Lagrangian(of=("length",), thresholds=(10.0,), by="length", rate=1.0)
-    world = world_with(part)
-    part.learn(world, rollouts, {"length": length})
-    assert torch.isfinite(part.blend(world, rollouts, {"length": length})).all()
+    resources = resources_with(part)
+    part.learn(resources, rollouts, {"length": length})
+    assert torch.isfinite(part.blend(resources, rollouts, {"length": length})).all()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What must be true of the reward for brevity, each test named as the theorem it checks."""
+"""The reward for brevity: values by hand, wrong answers, equal lengths, and separate groups."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rewards.shaping.length_penalty import LengthPenalty
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 RIGHT, WRONG = "#### 7", "#### 8"
 
@@ -16,7 +16,7 @@ def rollout(group: int, length: int, text: str) -> Rollout:
 
 
 def values(*rollouts: Rollout) -> list[float]:
-    return LengthPenalty()(make_world(), list(rollouts)).tolist()
+    return LengthPenalty()(make_resources(), list(rollouts)).tolist()
 
 
 def test_by_hand() -> None:
@@ -41,7 +41,7 @@ def test_completions_of_equal_length_and_those_that_are_alone_are_worth_nothing(
 def test_groups_do_not_see_each_other_even_where_they_answer_the_same_prompt_and_stand_mixed() -> None:
     shorter = [rollout(0, length, RIGHT) for length in (1, 2, 5)]
     two = [rollout(1, length, RIGHT) for length in (100, 300)]
-    mixed = LengthPenalty()(make_world(), [shorter[0], two[0], shorter[1], two[1], shorter[2]])
+    mixed = LengthPenalty()(make_resources(), [shorter[0], two[0], shorter[1], two[1], shorter[2]])
     assert mixed.tolist() == pytest.approx([0.5, 0.5, 0.25, -0.5, -0.5])
 
 

@@ -1,4 +1,4 @@
-"""What must be true of brevity against one's own right answers, each test named as the theorem it checks."""
+"""Brevity relative to the right answers of the same group: values by hand, and the cases that get zero."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rewards.shaping.relative_length import RelativeLength
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 RIGHT, WRONG = "#### 7", "#### 8"
 
@@ -16,12 +16,12 @@ def rollout(length: int, text: str, group: int = 0, finished: bool = True) -> Ro
 
 
 def values(*rollouts: Rollout, patience: float = 1.0) -> list[float]:
-    made: list[float] = RelativeLength(patience=patience)(make_world(), list(rollouts)).tolist()
+    made: list[float] = RelativeLength(patience=patience)(make_resources(), list(rollouts)).tolist()
     return made
 
 
 def test_by_hand() -> None:
-    made = [rollout(10, RIGHT), rollout(20, RIGHT), rollout(30, RIGHT), rollout(4, WRONG)]  # mean 20, three of four
+    made = [rollout(10, RIGHT), rollout(20, RIGHT), rollout(30, RIGHT), rollout(4, WRONG)]  # mean 20; 3 of 4 are right
     assert values(*made) == pytest.approx([0.375, 0.0, -0.375, 0.0])
     assert values(*made, patience=2.0) == pytest.approx([0.28125, 0.0, -0.28125, 0.0])
     assert values(*made, patience=0.0) == pytest.approx([0.5, 0.0, -0.5, 0.0])

@@ -1,4 +1,4 @@
-"""What must be true of the penalty for repetition, each test named as the theorem it checks."""
+"""The penalty for repetition: values by hand, agreement with the published loop, and text of an environment."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rewards.shaping.repetition import Repetition, repeated
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 
 def rollout(ids: list[int]) -> Rollout:
@@ -17,12 +17,12 @@ def rollout(ids: list[int]) -> Rollout:
 
 
 def row(ids: list[int], n: int, each: float = 0.5) -> list[float]:
-    values: list[float] = Repetition(n=n, each=each).tokens(make_world(), [rollout(ids)])[0].tolist()
+    values: list[float] = Repetition(n=n, each=each).tokens(make_resources(), [rollout(ids)])[0].tolist()
     return values
 
 
 def as_published(ids: list[int], n: int) -> list[bool]:
-    """The paper's loop as it stands: every run that was seen marks all of its tokens."""
+    """Return the marks of the paper's loop, in which a repeated run marks all of its tokens."""
     seen, flags = set(), [False] * len(ids)
     for start in range(len(ids) - n + 1):
         run = str(ids[start : start + n])
@@ -57,7 +57,7 @@ def test_it_marks_what_the_published_loop_marks(n: int) -> None:
 
 def test_the_whole_penalty_never_exceeds_its_price_times_the_tokens_and_is_their_sum() -> None:
     part, made = Repetition(n=2, each=0.05), rollout([5] * 41)
-    assert float(part(make_world(), [made])[0]) == pytest.approx(-0.05 * 40)
+    assert float(part(make_resources(), [made])[0]) == pytest.approx(-0.05 * 40)
 
 
 def test_what_an_environment_repeats_costs_nothing_and_is_passed_over() -> None:
@@ -65,7 +65,7 @@ def test_what_an_environment_repeats_costs_nothing_and_is_passed_over() -> None:
         rollout([1, 2, 9, 9, 9, 9, 1, 2]),
         episode=replace(rollout([1, 2, 9, 9, 9, 9, 1, 2]).episode, turns=(Turn(0, 2), Turn(6, 8))),
     )
-    assert Repetition(n=2, each=0.5).tokens(make_world(), [made])[0].tolist() == [0.0] * 6 + [-0.5] * 2
+    assert Repetition(n=2, each=0.5).tokens(make_resources(), [made])[0].tolist() == [0.0] * 6 + [-0.5] * 2
 
 
 @pytest.mark.parametrize("ids", [[], [3], [3, 4], [7] * 50_000, list(range(50_000))])

@@ -1,7 +1,8 @@
-"""What must be true of win rates as a reward, each test named as the theorem it checks.
+"""Win rates as a reward: their symmetry, their gradient, the minimax winner, and the recipe `par`.
 
-The game is rock, paper, scissors with margins: paper beats rock by 0.8, rock scissors by 0.4, scissors paper by 0.6.
-No scalar reward agrees with it. Its minimax winner plays each by the margin of the other two: 0.6, 0.4, 0.8 over 1.8.
+The game is rock, paper, scissors with margins: paper beats rock by 0.8, rock beats scissors by 0.4, and scissors
+beat paper by 0.6. No scalar reward agrees with this preference. The minimax winner plays each of the three in
+proportion to the margin between the other two: 0.6, 0.4 and 0.8, each divided by 1.8.
 """
 
 import math
@@ -15,14 +16,14 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.rewards.shaping.win_rate import WinRate, preferences_by_log_odds, preferences_by_rank, win_rates
 from models.recipes.load import load_recipe
 from models.training.reward_call import call_reward
 from tests.support.tiny_models import scored
-from tests.support.tiny_worlds import make_world
+from tests.support.tiny_resources import make_resources
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
 PREFERENCE = 0.5 + MARGIN / 2
@@ -30,12 +31,12 @@ WINNER = torch.tensor([0.6, 0.4, 0.8], dtype=torch.float64) / 1.8
 OTHERS = ~torch.eye(3, dtype=torch.bool)
 
 
-def world(scorer: Callable[[Sequences], Tensor] | None = None) -> World:
-    return make_world(scorer=scorer)
+def resources(scorer: Callable[[Sequences], Tensor] | None = None) -> RunResources:
+    return make_resources(scorer=scorer)
 
 
 def answering(texts: Sequence[str], sizes: tuple[int, ...] = (4,), opponents: tuple[int, ...] = ()) -> list[Rollout]:
-    """Completions of problems whose answer is 7, in groups of the given sizes."""
+    """Make completions of problems whose answer is 7, in groups of the given sizes; `opponents` are not trained on."""
     rollouts = scored([0.0] * len(texts), sizes).rollouts
     return [
         replace(
@@ -49,41 +50,41 @@ def answering(texts: Sequence[str], sizes: tuple[int, ...] = (4,), opponents: tu
 
 
 def advantages_of_all_groups() -> tuple[Tensor, Tensor]:
-    """Every group of three plays, [27, 3], and the advantage of each play in it, [27, 3]."""
+    """Return every group of three plays, [27, 3], and the advantage of each play, [27, 3]."""
     groups = torch.tensor(list(product(range(3), repeat=3)))
     rewards = torch.stack([win_rates(PREFERENCE[group][:, group], OTHERS) for group in groups])
-    advantages = GroupRelative(scale="none").of_completions(world(), scored(rewards.flatten(), [3] * 27))
+    advantages = GroupRelative(scale="none").of_completions(resources(), scored(rewards.flatten(), [3] * 27))
     return groups, advantages.view(27, 3)
 
 
 def test_a_right_one_among_three_wrong_ones_wins_everything_and_they_draw_two_of_three() -> None:
-    rates = WinRate()(world(), answering(["#### 7", "#### 6", "#### 5", "none"]))
+    rates = WinRate()(resources(), answering(["#### 7", "#### 6", "#### 5", "none"]))
     assert rates.tolist() == pytest.approx([1.0, 1 / 3, 1 / 3, 1 / 3])
 
 
 def test_groups_do_not_meet_and_one_that_is_alone_is_worth_a_half() -> None:
-    rates = WinRate()(world(), answering(["#### 7", "#### 6", "#### 7", "#### 7", "#### 6"], (2, 2, 1)))
+    rates = WinRate()(resources(), answering(["#### 7", "#### 6", "#### 7", "#### 7", "#### 6"], (2, 2, 1)))
     assert rates.tolist() == [1.0, 0.0, 0.5, 0.5, 0.5]
 
 
 def test_the_reward_model_prefers_by_the_sigmoid_of_the_difference() -> None:
     odds = torch.log(torch.tensor([4.0, 1.0, 2.0], dtype=torch.float64))
-    rates = WinRate(judge="reward_model")(world(lambda sequences: odds), answering(["", "", ""], (3,)))
+    rates = WinRate(judge="reward_model")(resources(lambda sequences: odds), answering(["", "", ""], (3,)))
     assert rates.tolist() == pytest.approx([(4 / 5 + 4 / 6) / 2, (1 / 5 + 1 / 3) / 2, (2 / 6 + 2 / 3) / 2])
     assert WinRate(judge="reward_model").needs_reward_model and not WinRate().needs_reward_model
 
 
 def test_against_opponents_those_trained_on_meet_only_these_and_these_only_those() -> None:
     texts = ["#### 7", "#### 6", "#### 5", "#### 7"]
-    rates = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(3,)))
+    rates = WinRate(against="opponents")(resources(), answering(texts, (4,), opponents=(3,)))
     assert rates.tolist() == pytest.approx([0.5, 0.0, 0.0, 2.5 / 3])
-    rates = WinRate(against="opponents")(world(), answering(texts, (4,), opponents=(2, 3)))
+    rates = WinRate(against="opponents")(resources(), answering(texts, (4,), opponents=(2, 3)))
     assert rates.tolist() == [0.75, 0.25, 0.25, 0.75]
 
 
 def test_where_there_are_no_opponents_the_source_is_named() -> None:
     with pytest.raises(UserError, match="sample_beside_mixture"):
-        WinRate(against="opponents")(world(), answering(["#### 7", "#### 6"], (2,)))
+        WinRate(against="opponents")(resources(), answering(["#### 7", "#### 6"], (2,)))
 
 
 @pytest.mark.parametrize("by", [preferences_by_rank, preferences_by_log_odds])
@@ -105,9 +106,12 @@ def test_the_unscaled_group_gradient_is_the_gradient_of_the_expected_win_rate_ov
 
 
 def test_the_average_policy_of_self_play_is_the_minimax_winner_where_preferences_go_round() -> None:
-    """Exact expected natural policy gradient (exponential weights) without regularisation: the average iterate."""
+    """The policy follows the exact expected natural gradient (exponential weights), without regularisation.
+
+    The average iterate converges to the minimax winner; the last iterate does not.
+    """
     groups, advantages = advantages_of_all_groups()
-    # expected advantage of the first play of a group given what the others play, [3 own, 9 of the others]
+    # advantage of the first play of a group, for each pair of the other two plays, [3 own, 9 of the others]
     first, others = advantages[:, 0].view(3, 9), groups[:9, 1:]
     logits = torch.tensor([1.0, 0.0, -0.5], dtype=torch.float64)
     total, steps = torch.zeros(3, dtype=torch.float64), 10_000
@@ -118,14 +122,19 @@ def test_the_average_policy_of_self_play_is_the_minimax_winner_where_preferences
     average = total / steps
     torch.testing.assert_close(average, WINNER, rtol=0, atol=0.02)
     assert float((PREFERENCE @ average).max()) < 0.505  # no play beats it
-    assert float((PREFERENCE @ policy).max()) > 0.51  # the last one is still on its way round
+    assert float((PREFERENCE @ policy).max()) > 0.51  # the last iterate still cycles
 
 
 def centred(scores: list[float], opponents: tuple[int, ...]) -> list[float]:
-    """The reward of the recipe `par` for completions of one prompt, by their scores; opponents are the reference's."""
+    """Return the reward of the recipe `par` for completions of one prompt with these scores.
+
+    `opponents` are the positions of the reference's completions.
+    """
     part = next(reward for reward in load_recipe("par").rewards if reward.needs_reward_model)
     rollouts = answering([""] * len(scores), (len(scores),), opponents)
-    values: list[float] = part(world(lambda sequences: torch.tensor(scores, dtype=torch.float64)), rollouts).tolist()
+    values: list[float] = part(
+        resources(lambda sequences: torch.tensor(scores, dtype=torch.float64)), rollouts
+    ).tolist()
     return values
 
 
@@ -153,5 +162,5 @@ def test_whatever_a_completion_says_and_a_model_finds_of_it_its_worth_is_between
     part = WinRate(judge="reward_model", against="opponents")
     rollouts = [*answering([text], (1,)), *answering(["#### 7"], (1,), opponents=(0,))]
     scores = torch.tensor([score_of_it, 0.0])
-    given = call_reward(world(lambda sequences: scores), part, rollouts)
+    given = call_reward(resources(lambda sequences: scores), part, rollouts)
     assert all(0.0 <= value <= 1.0 for value in given.values.tolist())

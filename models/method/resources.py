@@ -1,4 +1,4 @@
-"""Objects of a run that parts may need in addition to their settings, such as learner and engine."""
+"""Resources of a run that parts use, such as learner, engine and judge."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from models.text.encoding import Codec
 
 
 @dataclass(frozen=True)
-class World:
-    """Objects of a run that parts may need in addition to their settings, all made before the loop begins."""
+class RunResources:
+    """Objects of a run that parts may use in addition to their settings, all made before the loop begins."""
 
     codec: Codec
     engine: Engine | None

@@ -32,7 +32,7 @@ class ResumableTraining:
             UserError: `resume`, and the data or the code have changed.
         """
         self._opened, self._resume = opened, resume
-        self._now = cut_off.begun(opened.run_id, data, runs.param_texts(plain(opened.recipe)))
+        self._now = cut_off.unfinished_training(opened.run_id, data, runs.param_texts(plain(opened.recipe)))
         self._before = cut_off.unfinished(opened.home, opened.recipe.name)
         if self._before is not None and (self._before.data, self._before.code) != (self._now.data, self._now.code):
             self._anew(self._before)

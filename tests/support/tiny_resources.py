@@ -1,4 +1,4 @@
-"""What parts are given beside their settings, for tests of one part alone."""
+"""The resources that a part receives in addition to its settings, for tests of one part alone."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,16 +14,16 @@ from models.learner.packing import Sequences
 from models.method.judge import GenerativeJudge
 from models.method.learner import Learner
 from models.method.readings import Readings
+from models.method.resources import RunResources
 from models.method.tally import Tally
 from models.method.truncation import WRONG, TruncationSettings
-from models.method.world import World
 from models.text.encoding import Codec
 from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 CODEC = Codec(word_tokenizer())
 
 
-def make_world(
+def make_resources(
     engine: Engine | None = None,
     scorer: Callable[[Sequences], Tensor] | None = None,
     seed: int = 7,
@@ -34,10 +34,10 @@ def make_world(
     readings: Readings | None = None,
     start: Path | None = None,
     judge: GenerativeJudge | None = None,
-) -> World:
-    """A whole world around what a test brings; a policy alone, which no test may change, where it brings no learner."""
+) -> RunResources:
+    """Make complete resources from those that a test passes. Tests must not change the default policy."""
     learner = learner or replace(_learner(), memory=[], companions={}, tally=Tally())
-    return World(
+    return RunResources(
         codec, engine, scorer, seed, learner, readings or Readings(learner, token_budget), truncated, start, judge
     )
 

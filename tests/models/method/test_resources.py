@@ -1,4 +1,4 @@
-"""What must be true of what parts are given, each test named as the theorem it checks."""
+"""The resources that parts receive: they are complete, and their readings are those of the current policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,31 +8,31 @@ from typing import Any, cast
 import pytest
 
 from models.method.problem import Problem
+from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
 from tests.support.tiny_loops import SCHEDULE, SLOTS, run, save_start
-from tests.support.tiny_worlds import CODEC
+from tests.support.tiny_resources import CODEC
 
 
 def test_a_world_is_complete_or_is_not_made() -> None:
     with pytest.raises(TypeError, match=r"learner.*readings"):
-        cast(Any, World)(CODEC, None, None, 7)
+        cast(Any, RunResources)(CODEC, None, None, 7)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rereading(Sample):
-    """A source that asks what the policy says of one completion of the first round, before each round."""
+    """Source that records, in every round, the policy's log-probs of one completion of the first round."""
 
     said: list[list[float]] = field(default_factory=list)
     budgets: list[int] = field(default_factory=list)
 
-    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        made = super().__call__(world, problems, round_number)
-        world.learner.memory[:] = world.learner.memory or [made[:1]]
-        self.said.append(world.readings.policy(world.learner.memory[0])[0].tolist())
-        self.budgets.append(world.token_budget)
+    def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        made = super().__call__(resources, problems, round_number)
+        resources.learner.memory[:] = resources.learner.memory or [made[:1]]
+        self.said.append(resources.readings.policy(resources.learner.memory[0])[0].tolist())
+        self.budgets.append(resources.token_budget)
         return made
 
 
