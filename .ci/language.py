@@ -1,4 +1,4 @@
-"""Count what is not plain English in docstrings, comments, texts of the program and Markdown; part of `make lint`.
+"""Count what is not plain English in docstrings, comments, texts, recipes and Markdown; part of `make lint`.
 
     python .ci/language.py             # exit status 1 where a count is above that in .ci/language.json
     python .ci/language.py --list      # every place
@@ -42,7 +42,7 @@ Place = tuple[str, str]
 """Kind of finding, and where it is: FILE:LINE and the words."""
 
 
-PARTS = ("docstrings", "comments", "texts", "Markdown")
+PARTS = ("docstrings", "comments", "texts", "recipes", "Markdown")
 
 
 def of_python(name: str, source: str) -> Iterator[Place]:
@@ -60,9 +60,7 @@ def of_python(name: str, source: str) -> Iterator[Place]:
             is_property = any("property" in ast.unparse(mark) for mark in node.decorator_list)
             if CLAUSE.match(text) and not is_property:
                 yield "docstrings that begin with a clause", f"{name}:{node.lineno} {text.splitlines()[0]}"
-    for number, line in enumerate(source.splitlines(), 1):
-        if "#" in line:
-            yield from (("words in comments", f"{name}:{number} {hit}") for hit in WORDS.findall(line.split("#", 1)[1]))
+    yield from of_comments("words in comments", name, source)
 
 
 def of_markdown(name: str, text: str) -> Iterator[Place]:
@@ -72,6 +70,13 @@ def of_markdown(name: str, text: str) -> Iterator[Place]:
         is_code ^= line.lstrip().startswith("```")
         if not is_code:
             yield from (("words in Markdown", f"{name}:{number} {hit}") for hit in WORDS.findall(line))
+
+
+def of_comments(kind: str, name: str, text: str) -> Iterator[Place]:
+    """Yield the findings in the comments of a Python file or a recipe."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if "#" in line:
+            yield from ((kind, f"{name}:{number} {hit}") for hit in WORDS.findall(line.split("#", 1)[1]))
 
 
 def git(*arguments: str) -> list[str]:
@@ -88,6 +93,8 @@ def places() -> list[Place]:
             continue
         if name.endswith(".py") and name.split("/")[0] in FOLDERS:
             findings += of_python(name, (ROOT / name).read_text(encoding="utf-8"))
+        elif name.startswith("recipes/") and name.endswith(".yaml"):
+            findings += of_comments("words in recipes", name, (ROOT / name).read_text(encoding="utf-8"))
         elif name.endswith(".md") and not name.startswith(GENERATED):
             findings += of_markdown(name, (ROOT / name).read_text(encoding="utf-8"))
     return findings
