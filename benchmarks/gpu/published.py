@@ -162,7 +162,7 @@ def update_of(kind: Kind, size: Size, batch: Packed, device: torch.device, again
     if kind.adapter:
         model = with_adapter(model, ADAPTER, seed=0)
     learner = learner_of(model, PRECISION)
-    if should_compile("auto", model, batch.budget):
+    if should_compile("auto", model):
         compile_layers(model)
     adapters = sum(weight.numel() for weight in model.parameters() if weight.requires_grad) if kind.adapter else 0
 

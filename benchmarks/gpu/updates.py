@@ -28,7 +28,7 @@ def our_update(size: Size, batch: Packed, device: torch.device, compiled: bool |
     """
     model = new_model(size, batch.longest, device)
     learner = learner_of(model, PRECISION)
-    if should_compile(compiled, model, batch.budget):
+    if should_compile(compiled, model):
         compile_layers(model)
     scored = scored_of(*batch.ids(size.vocabulary), size.vocabulary)
     settings = schedule(token_budget=batch.budget)

@@ -121,7 +121,7 @@ def fit_supervised(
     if not len(sequences):
         raise UserError("warm_start: no demonstrations to learn from")
     model.train()
-    if should_compile(settings.compile, model, settings.token_budget):
+    if should_compile(settings.compile, model):
         compile_layers(model)
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)

@@ -91,7 +91,7 @@ def build_learner(
     optimiser = build_optimiser(policy, settings.optimiser)
     shard(policy, ranks, optimiser)
     learn_only(policy, masks)
-    if should_compile(settings.compile, policy, settings.token_budget):
+    if should_compile(settings.compile, policy):
         compile_layers(policy)
     if reference is not None:
         shard(reference, ranks)

@@ -67,7 +67,7 @@ def attention_op(
     """Compute attention by one route: outputs [tokens, heads, size] and log-sum-exps of the scores [heads, tokens]."""
     if route == BY_RECTANGLES:
         return _rectangles_forward(query, key, value, tables, scale)
-    query_ends, key_ends, gathered, _, _, _, longest = tables
+    query_ends, key_ends, gathered, _, _, longest = tables
     out, lse = spans_forward(
         query, _gathered(key, gathered), _gathered(value, gathered), query_ends, key_ends, _pair(longest), scale, window
     )
@@ -83,13 +83,13 @@ def backward_op(
     grad = grad.contiguous()
     if route == BY_RECTANGLES:
         return _rectangles_backward(grad, query, key, value, out, lse, tables, scale)
-    query_ends, key_ends, gathered, own, shared_at, shared, longest = tables
+    query_ends, key_ends, gathered, copies, first, longest = tables
     d_query, d_key, d_value = spans_backward(
         grad, query, _gathered(key, gathered), _gathered(value, gathered), out, lse, query_ends, key_ends,
         _pair(longest), scale, window,
     )  # fmt: skip
     if gathered.numel():
-        d_key, d_value = (_summed(part, own, shared_at, shared) for part in (d_key, d_value))
+        d_key, d_value = (_summed(part, copies, first) for part in (d_key, d_value))
     return d_query.contiguous(), d_key.contiguous(), d_value.contiguous()
 
 
@@ -132,14 +132,9 @@ def _gathered(values: Tensor, places: Tensor) -> Tensor:
     return values.index_select(0, places) if places.numel() else values
 
 
-def _summed(grad: Tensor, own: Tensor, shared_at: Tensor, shared: Tensor) -> Tensor:
-    """Sum the gradients of the copies of each token's key or value, [keys, ...] -> [tokens, ...]."""
-    filled = torch.cat([grad, grad.new_zeros(1, *grad.shape[1:])])
-    copies = filled.index_select(0, shared.flatten()).unflatten(0, shared.shape)
-    wide = torch.promote_types(grad.dtype, torch.float32)
-    sums = grad.index_select(0, own)
-    sums[shared_at] = copies.sum(1, dtype=wide).to(grad.dtype)
-    return sums
+def _summed(grad: Tensor, copies: Tensor, first: Tensor) -> Tensor:
+    """Sum the gradients of the copies of each token's key or value, [keys, ...] -> [tokens, ...], in one kernel."""
+    return functional.embedding_bag(copies, grad.flatten(1), first, mode="sum").unflatten(1, grad.shape[1:])
 
 
 def _rectangles_forward(

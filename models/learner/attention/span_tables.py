@@ -60,7 +60,7 @@ def has_fast_rectangles(device: torch.device) -> bool:
     )
 
 
-ON_DEVICE = 6
+ON_DEVICE = 5
 """Tables of `span_tables` that the device reads; the last one is read by the host."""
 
 
@@ -70,36 +70,25 @@ def span_tables(layout: Layout) -> list[Tensor]:
     Returns:
         query_ends, key_ends: end of each span's queries and keys, after a zero, [spans + 1], int32.
         gathered: place in the row of every key, span after span, [keys]; empty if that is the row itself.
-        own: place of each token's key among them, as the key of its own span, [tokens].
-        shared_at: tokens whose keys are in it more than once, [shared tokens].
-        shared: their places, [shared tokens, most copies]; padded with the number of keys, which is not a place.
+        copies: places among them of each token's key, token after token, [keys].
+        first: where the copies of each token begin in `copies`, [tokens].
         longest: most queries and most keys of a span, [2], on the CPU.
     """
-    places, own, queries, keys = [], torch.empty(layout.tokens, dtype=torch.int64), [0], [0]
+    places, queries, keys = [], [0], [0]
     for span, path, before in zip(layout.spans, layout.paths, layout.before, strict=True):
         places += [torch.arange(prefix.start, prefix.end) for prefix in path]
-        inside = torch.arange(span.start, span.start + span.length)
-        places.append(inside)
-        own[inside] = torch.arange(keys[-1] + before, keys[-1] + before + span.length)
+        places.append(torch.arange(span.start, span.start + span.length))
         queries.append(queries[-1] + span.length)
         keys.append(keys[-1] + before + span.length)
     gathered = torch.cat(places)
-    copies = torch.bincount(gathered, minlength=layout.tokens)
-    shared_at = (copies > 1).nonzero().squeeze(1)
-    shared = torch.full((len(shared_at), int(copies.max())), len(gathered))
-    order = gathered.argsort(stable=True)
-    first = copies.cumsum(0) - copies
-    for copy in range(shared.shape[1]):
-        has = copies[shared_at] > copy
-        shared[has, copy] = order[first[shared_at[has]] + copy]
+    count = torch.bincount(gathered, minlength=layout.tokens)
     alone = layout.prefixes == ()
     return [
         torch.tensor(queries, dtype=torch.int32),
         torch.tensor(keys, dtype=torch.int32),
         torch.empty(0, dtype=torch.int64) if alone else gathered,
-        own,
-        shared_at,
-        shared,
+        gathered.argsort(stable=True),
+        count.cumsum(0) - count,
         torch.tensor([max(span.length for span in layout.spans), layout.longest]),
     ]
 

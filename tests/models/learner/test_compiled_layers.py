@@ -155,7 +155,7 @@ def test_weights_keep_their_names_and_a_copy_is_eager() -> None:
 
 def test_auto_compiles_nothing_on_a_processor() -> None:
     model = tiny_policy(torch.float32)
-    assert [should_compile(setting, model, 16384) for setting in ("auto", True, False)] == [False, True, False]
+    assert [should_compile(setting, model) for setting in ("auto", True, False)] == [False, True, False]
 
 
 def test_a_model_without_named_layers_or_cut_over_learners_is_refused_in_one_line(
