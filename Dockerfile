@@ -1,6 +1,6 @@
 # The project's own image: what `make install` installs, at one commit. Nothing but the commit gets in.
-#   docker build --build-arg CUDA=0 --tag REGISTRY/rewardflow:0.1.0-cpu .
-#   docker build --build-arg CUDA=1 --tag REGISTRY/rewardflow:0.1.0-cuda .
+#   docker build --build-arg CUDA=0 --tag REGISTRY/rewardflow:0.2.0-cpu .
+#   docker build --build-arg CUDA=1 --tag REGISTRY/rewardflow:0.2.0-cuda .
 FROM python:3.11-slim-bookworm
 
 # git: a run's commit; g++: what torch and vLLM compile when they start; libnuma1: vLLM on a CPU.

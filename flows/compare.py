@@ -58,6 +58,8 @@ def compare(
         given = [source.file for contender in chosen for source in contender.recipe.sources]
         code = running_version(Path.cwd(), *(contender.file for contender in chosen), given=given)
         facts = {tags.RECIPE: " ".join(contender.name for contender in chosen), tags.GIT_COMMIT: code.name}
+        if code.release:
+            facts[tags.RELEASE] = code.release
         if prefect := prefect_run.address():
             facts[tags.PREFECT_RUN] = prefect
         params = {

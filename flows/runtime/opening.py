@@ -76,6 +76,8 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
             tags.GIT_COMMIT: code.name,
             tags.SEED: str(loaded_recipe.seed),
         }
+        if code.release:
+            recipe_tags[tags.RELEASE] = code.release
         if base is not None:
             recipe_tags[tags.BASE_VERSION] = base.name
         base_source = source_line(resolved)
@@ -97,6 +99,8 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
             "commit": code.name,
             "seed": str(loaded_recipe.seed),
         }
+        if code.release:
+            facts["release"] = code.release
         if base is not None:
             facts["trained on from"] = str(base)
             if base.version.logged:

@@ -53,6 +53,7 @@ class SupervisedSettings:
 
     renamed: ClassVar[Mapping[str, str]] = {"tells": "shows"}
     steps: Positive = 300
+    """Number of updates."""
     batch: Positive = 128
     """Demonstrations of one update."""
     token_budget: Positive = 16384
@@ -60,6 +61,7 @@ class SupervisedSettings:
     compile: bool | Literal["auto"] = "auto"
     """Whether torch compiles the layers, as in `schedule.compile` for the rounds."""
     report_every: Positive = 10
+    """Updates between two reports of the metrics."""
     only_right: bool = False
     """Leave out demonstrations that are not right, by the criterion of evaluations: they state the true answer, or pass
     the tests of their problem if a reward runs these."""

@@ -6,16 +6,19 @@ import difflib
 from pathlib import Path
 
 from models.base.errors import UserError, shortened
+from models.base.package_files import PROJECT
 
 FOLDER = Path("recipes")
 """Folder searched by `rewardflow run NAME` and `extends: NAME`: first itself, then its folders, one for each family."""
+PACKAGED = PROJECT / "recipes"
+"""Folder of the package's own recipes, which is searched afterwards: the two differ outside a clone."""
 REAL = "real"
 """Folder of the recipes that need a pretrained model."""
 
 
 def recipe_names() -> list[str]:
-    """Return the names of all recipes in recipes/ and below, the uppermost first; none if the folder does not exist."""
-    files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
+    """Return the names of all recipes in recipes/ and below, the uppermost first, and then those of the package."""
+    files = [file for folder in (FOLDER, PACKAGED) for file in sorted(folder.rglob("*.yaml"), key=_uppermost_first)]
     return list(dict.fromkeys(file.stem for file in files))
 
 
@@ -26,20 +29,29 @@ def method_files(folder: Path = FOLDER) -> list[Path]:
 
 
 def find_recipe(path: str | Path) -> Path:
-    """Return the file that `path` means; a bare name is looked for in recipes/ and in the folders below it.
+    """Return the file that `path` means; a bare name is looked for in recipes/ and below it, then in the package.
 
     Raises:
         UserError: there is none; the message names the nearest recipe.
     """
-    for candidate in (Path(path), FOLDER / f"{path}.yaml", FOLDER / str(path)):
+    folders = [FOLDER] if FOLDER.resolve() == PACKAGED else [FOLDER, PACKAGED]
+    for candidate in (Path(path), *(folder / name for folder in folders for name in (f"{path}.yaml", str(path)))):
         try:
             if candidate.is_file():
                 return candidate
         except OSError as error:  # a name that no file system takes
             raise UserError(f"{shortened(path)}: no such recipe ({error.strerror})") from None
-    known = {file.stem: file for file in sorted(FOLDER.rglob("*.yaml"), reverse=True)}  # the uppermost counts
+    known = {
+        file.stem: file
+        for folder in reversed(folders)
+        for file in sorted(folder.rglob("*.yaml"), key=_uppermost_first, reverse=True)  # the uppermost counts
+    }
     if str(path) in known:
         return known[str(path)]
     near = difflib.get_close_matches(Path(path).stem, sorted(known), n=1)
     hint = f"; did you mean {known[near[0]]}?" if near else ""
     raise UserError(f"{shortened(path, 120)}: no such recipe{hint}")
+
+
+def _uppermost_first(file: Path) -> tuple[int, Path]:
+    return len(file.parts), file

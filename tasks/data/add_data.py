@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from models.base.disk import needs_space
+from models.base.errors import UserError
 from models.datasets.built_in import BUILT_IN
 from models.datasets.data_files import DataFile, data_files
 from models.datasets.settings import DataSettings
-from models.base.disk import needs_space
-from models.base.errors import UserError
-from tasks.host.code_version import NO_REPOSITORY, ask_git, git_output, without_commit
 from tasks.data.data_sources import RAW, STAGE, prepare_source, prepared_folder, source_folder
 from tasks.data.dvc_command import Report, repository_lock, run_dvc
 from tasks.data.versions import DataVersion, current, digest_of, repository
+from tasks.host.code_version import NO_REPOSITORY, ask_git, git_output, without_commit
 
 
 def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[DataVersion, DataSettings]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from models.base.errors import UserError
+from models.base.sections import Sections
 from models.datasets.schema import Kind, Split, available, table_pieces
 from models.datasets.settings import DataSettings
-from models.base.errors import UserError
-from models.method.schedule import ScheduleSettings
 from models.method.reward import Reward
-from models.base.sections import Sections
+from models.method.schedule import ScheduleSettings
 
 KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
 

@@ -9,8 +9,8 @@ from typing import get_args
 
 from models.datasets.row_diff import Mark, Place, SplitDifference, read_marks, row_differences
 from models.datasets.schema import Kind, Split, file_name, table_pieces
-from tasks.tracking.summaries import DataLink
 from tasks.data.versions import fetch_by_hash
+from tasks.tracking.summaries import DataLink
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ import yaml
 
 import models
 from models.base.atomic_write import write_file
+from models.base.errors import UserError
 from models.datasets.built_in import BUILT_IN, TASK_SETS
 from models.datasets.data_files import files_of
 from models.datasets.settings import DataSettings
-from models.base.errors import UserError
 from tasks.data.dvc_command import Report, run_dvc
 
 STAGE = "prepare"

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 
 import models
-from models.datasets.params import ERROR_PREFIX
 from models.base.errors import UserError
+from models.datasets.params import ERROR_PREFIX
 from tasks.data import dvc_remote
 from tasks.runner.deadline import TookTooLong
 

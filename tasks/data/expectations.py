@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from models.base.errors import UserError
 from models.datasets.suites import DataCheck
 from models.datasets.validation import ValidationSettings
-from models.base.errors import UserError
 
 if TYPE_CHECKING:
     from great_expectations.checkpoint.checkpoint import Checkpoint

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from models.answers.answers import answer_kind, expected_answer
+from models.answers.unknown import unknown_shares
 from models.datasets.row_table import open_rows
 from models.datasets.schema import SYSTEM, Split, available
 from models.evaluation.samples import Kinds, Numbers, Sample
-from models.answers.answers import answer_kind, expected_answer
 from models.text.encoding import Codec
-from models.answers.unknown import unknown_shares
 
 INPUTS = "inputs.json"
 """File of an evaluation with the summary, and its artifact's name."""

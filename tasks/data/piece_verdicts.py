@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from models.base.atomic_write import replace_file
-from tasks.data.expectations import Failing, CheckOutcome
+from tasks.data.expectations import CheckOutcome, Failing
 
 METADATA_KEY = b"rewardflow"
 """Key in a file's schema metadata for data that is not a column."""

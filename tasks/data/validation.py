@@ -26,6 +26,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from models.base.atomic_write import replace_file, replace_folder
+from models.base.errors import UserError
+from models.base.package_files import PROJECT
 from models.datasets import quarantine, repeated_problems
 from models.datasets.prepare import notes_of
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
@@ -48,13 +50,12 @@ from models.datasets.schema import (
 )
 from models.datasets.suites import DataCheck, Suite, read_suite
 from models.datasets.validation import ValidationReport, ValidationSettings
-from models.base.errors import UserError
 from tasks.data import expectations
+from tasks.data.expectations import CheckOutcome, Expectations, Failing
+from tasks.data.piece_verdicts import PieceVerdict, PieceVerdicts
 from tasks.pages.data_docs import MOST_VALUES, FileFindings, Finding, page
-from tasks.data.expectations import Expectations, Failing, CheckOutcome
-from tasks.data.piece_verdicts import PieceVerdicts, PieceVerdict
 
-SUITES = Path(__file__).resolve().parents[2] / "data" / "expectations"
+SUITES = PROJECT / "data" / "expectations"
 """Folder of the project's suites."""
 PIECE_ROWS = 1 << 16
 """Number of rows of a piece: these are checked together."""

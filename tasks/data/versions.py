@@ -17,13 +17,14 @@ from typing import Any
 
 import yaml
 
+from models.base.errors import UserError
 from models.datasets.built_in import BUILT_IN, TASK_SETS
 from models.datasets.settings import DataSettings
-from models.base.errors import UserError
 from tasks.data import dvc_remote
-from tasks.host.code_version import NO_REPOSITORY, git_output, without_commit
 from tasks.data.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder, stage_of
 from tasks.data.dvc_command import Report, repository_lock, run_dvc
+from tasks.data.project_stages import update_code_digest
+from tasks.host.code_version import NO_REPOSITORY, git_output, without_commit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ def prepare(settings: DataSettings, root: Path, report: Report = print) -> DataV
     root = repository(root)
     with repository_lock(root) as lock:
         if settings.built_in:
+            update_code_digest(root)
             run_dvc(root, ["repro", stage_of(settings.name)], report, lock)
         else:
             prepare_source(settings, root, report, lock)

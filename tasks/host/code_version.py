@@ -3,7 +3,8 @@
 An uncommitted part or recipe changes a run as much as an edited one, so untracked files of the folders that make up the
 project count too. Files that git ignores do not. The commit is the working directory's. The running code may be
 elsewhere (an editable installation of another clone), and so may the recipe: then the commit pins them only if it
-contains exactly the same bytes.
+contains exactly the same bytes. Code that was installed as a wheel is pinned by its release, and the commit is that of
+the user's project.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from models.base.package_files import CODE, INSTALLED, PROJECT
+from tasks.host.release import installed_release
+
 FOLDERS = ("flows", "tasks", "models", "recipes", "data")
 """Folders in which an uncommitted file makes a different run."""
 ELSEWHERE = (":(exclude)data/sources", ":(exclude)data/raw")
 """Folders of data that are not compared with the commit here: their version does it (tasks/data/versions.py)."""
 FILES = ("dvc.yaml", "dvc.lock", "params.yaml", "pyproject.toml", "cpu.lock", "cuda.lock")
 """Other files, at the root, that determine a run."""
-PACKAGE = Path(__file__).resolve().parents[2]
-"""Root of the running code."""
 RUNNING = ("flows", "tasks", "models", "data/expectations")
 """Parts of it that determine a run."""
 NO_COMMIT = "no commit"
@@ -42,6 +44,8 @@ class CodeVersion:
     """Other reasons why the commit does not contain the running code, each in a few words."""
     without: str = ""
     """The reason for a missing commit, in a few words; "" if there is a commit."""
+    release: str = ""
+    """Installed release of the running code; "" if it runs from a clone."""
 
     @property
     def name(self) -> str:
@@ -79,7 +83,7 @@ def code_version(root: Path) -> CodeVersion:
     return CodeVersion(commit, tuple(sorted(_printable(entry[3:]) for entry in listing.split("\0") if entry)))
 
 
-def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
+def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), package: Path = CODE) -> CodeVersion:
     """Return the version of the code that is running, which includes the recipes' files.
 
     It is the commit of `root`, and whether that contains the files of `root`, the code of `package` and the recipes.
@@ -90,17 +94,22 @@ def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), pack
         given: the user's own files that they name.
         package: root of the running code.
     """
-    version = code_version(root)
+    installed = installed_release() if INSTALLED and package == CODE else None
+    version = replace(code_version(root), release=installed.name if installed else "")
     if version.commit == NO_COMMIT:
         return version
     doubts = list(version.doubts)
-    if package != root.resolve() and (differing := _not_in_commit(root, package)):
+    if installed is not None and installed.changed:
+        doubts.append(f"the installed package was changed after its installation: {_some(installed.changed)}")
+    elif installed is None and package != root.resolve() and (differing := _not_in_commit(root, package)):
         doubts.append(
             f"what runs is the code of {package}, which commit {version.commit[:8]} does not hold: {_some(differing)}"
         )
     files = [*(("recipe", file) for file in recipes), *(("file", file) for file in given)]
     for kind, file in files:
         inside = file.resolve()
+        if installed is not None and inside.is_relative_to(PROJECT):
+            continue
         if not inside.is_relative_to(root.resolve()):
             doubts.append(f"the {kind} {file} lies outside of the repository")
         elif (name := inside.relative_to(root.resolve()).as_posix()) not in version.changed:

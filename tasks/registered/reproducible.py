@@ -35,6 +35,8 @@ def require_reproducible(record: VersionRecord, root: Path) -> None:
             f"{record.label}: its run {record.run[:8]} is {record.status} and not FINISHED, so nothing can be compared "
             "with it"
         )
+    if merged := record.facts.get(tags.MERGED_FROM, ""):
+        raise UserError(f"{record.label} was not trained but merged ({merged}); `rewardflow merge` makes it again")
     if not record.commit or record.commit == NO_COMMIT:
         raise UserError(f"{record.label}: its run has no commit of the code on record, so it cannot be made again")
     if record.dirty:
@@ -59,8 +61,15 @@ def require_recipe(record: VersionRecord, recipe: Recipe, file: Path, root: Path
     Raises:
         UserError: it does not.
     """
-    if unpinned := running_version(root, file, given=[source.file for source in recipe.sources]).unpinned:
-        raise UserError(f"{record.label}: {unpinned}")
+    running = running_version(root, file, given=[source.file for source in recipe.sources])
+    if running.unpinned:
+        raise UserError(f"{record.label}: {running.unpinned}")
+    recorded = record.facts.get(tags.RELEASE, "")
+    if recorded != running.release:
+        raise UserError(
+            f"{record.label} was made by {recorded or 'a clone'}, this is {running.release or 'a clone'}; install the "
+            "release that made it"
+        )
 
 
 def require_exact(record: VersionRecord, recipe: Recipe) -> None:

@@ -25,6 +25,7 @@ from models.base.atomic_write import sweep
 from models.base.disk import needs_space
 from models.base.errors import UserError
 from models.base.memory import needs_memory
+from models.base.package_files import CODE, PROJECT
 from models.base.sections import Sections
 from models.base.user_code.contain import UserCodeError, leaving
 from tasks.compute.shared_engine import gpus
@@ -171,11 +172,10 @@ def content_key(step: str, *inputs: Any) -> str:
 def source_hash() -> str:
     """Return the hash of models/, tasks/, data/expectations/ and of the versions of the packages that compute."""
     total = hashlib.sha256()
-    root = Path(__file__).resolve().parents[2]
-    for file in sorted(
-        [*(root / "models").rglob("*.py"), *(root / "tasks").rglob("*.py"), *(root / "data/expectations").glob("*")]
-    ):
-        total.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")
+    files = {file.relative_to(CODE): file for part in ("models", "tasks") for file in (CODE / part).rglob("*.py")}
+    files |= {file.relative_to(PROJECT): file for file in (PROJECT / "data/expectations").glob("*")}
+    for name, file in sorted(files.items()):
+        total.update(str(name).encode() + b"\0" + file.read_bytes() + b"\0")
     for package in PACKAGES:
         try:
             total.update(f"{package}={importlib.metadata.version(package)}\0".encode())

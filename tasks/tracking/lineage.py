@@ -112,8 +112,10 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         ("recipe", tags.RECIPE),
         ("recipe sha256", tags.RECIPE_SHA256),
         ("git commit", tags.GIT_COMMIT),
+        ("release", tags.RELEASE),
         ("data revision", tags.DATA_REVISION),
         ("seed", tags.SEED),
+        ("merged from", tags.MERGED_FROM),
         ("trained on from", tags.BASE_VERSION),
         ("base model", tags.BASE_SOURCE),
     )

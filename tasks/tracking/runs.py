@@ -18,6 +18,7 @@ from typing import Any, Literal
 from tasks.host.code_version import NO_COMMIT
 from tasks.runner import interrupt
 from tasks.tracking import process, state_folder, store, tags
+from tasks.tracking.mirrors import choice, mirrored
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -41,8 +42,14 @@ def open_flow_run(
         name: display name in the list of runs.
         run_tags: see tasks.tracking.tags.
         params: may be nested; see `log_params`.
+
+    Raises:
+        UserError: a chosen mirror is unknown or not installed.
     """
-    run_id = _create(store.experiment_id(experiment), name, run_tags or {})
+    mirrors = choice.require_installed()
+    all_tags = {**(run_tags or {}), **({tags.MIRRORS: " ".join(mirrors)} if mirrors else {})}
+    run_id = _create(store.experiment_id(experiment), name, all_tags)
+    mirrored.open_flow(run_id, experiment, all_tags)
     log_params(run_id, params or {})
     return run_id
 
@@ -56,7 +63,9 @@ def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | N
     """
     parent = store.patiently(store.client().get_run, parent_run_id)
     step_tags = {PARENT_TAG: parent_run_id, tags.STEP: step, **(run_tags or {})}
-    return _create(parent.info.experiment_id, name or step, step_tags)
+    run_id = _create(parent.info.experiment_id, name or step, step_tags)
+    mirrored.open_step(run_id, parent_run_id, name or step, step_tags)
+    return run_id
 
 
 def rename(run_id: str, name: str) -> None:
@@ -65,7 +74,8 @@ def rename(run_id: str, name: str) -> None:
 
 
 def close_run(run_id: str, status: Status = "FINISHED") -> None:
-    """End a run; wait for an unreachable tracking server."""
+    """End a run, and its copies in the mirrors; wait for an unreachable tracking server."""
+    mirrored.close(run_id, status == "FINISHED")
     store.patiently(store.client().set_terminated, run_id, status=status)
 
 
@@ -83,6 +93,7 @@ def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
     entries = [RunTag(key, shorten(str(value), LONGEST_TAG)) for key, value in run_tags.items()]
     for start in range(0, len(entries), 100):
         store.patiently(store.client().log_batch, run_id, tags=entries[start : start + 100])
+    mirrored.add_tags(run_id, {entry.key: entry.value for entry in entries})
 
 
 def tags_of(run_id: str) -> dict[str, str]:
@@ -94,7 +105,7 @@ def inherited_tags(run_id: str) -> dict[str, str]:
     """Return the tags that a model version inherits from the flow run that made it: recipe, code, data and seed."""
     flow_tags = tags_of(run_id)
     keys = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.BASE_VERSION)
-    return {key: flow_tags[key] for key in (*keys, tags.BASE_SOURCE, tags.UNPINNED) if key in flow_tags}
+    return {key: flow_tags[key] for key in (*keys, tags.RELEASE, tags.BASE_SOURCE, tags.MERGED_FROM, tags.UNPINNED) if key in flow_tags}
 
 
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:
@@ -106,9 +117,11 @@ def log_params(run_id: str, params: Mapping[str, Any]) -> None:
     """
     from mlflow.entities import Param
 
-    entries = [Param(key, value) for key, value in param_texts(params).items()]
+    texts = param_texts(params)
+    entries = [Param(key, value) for key, value in texts.items()]
     for start in range(0, len(entries), 100):
         store.patiently(store.client().log_batch, run_id, params=entries[start : start + 100])
+    mirrored.add_params(run_id, texts)
 
 
 def param_texts(params: Mapping[str, Any]) -> dict[str, str]:

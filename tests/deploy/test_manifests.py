@@ -83,7 +83,7 @@ SLIPS = [
     (MLFLOW, f"{POD}.containers.0.command.5", "--allowed-hosts=localhost:5000", "not among the allowed hosts"),
     # images
     (MLFLOW, f"{POD}.containers.0.image", "rewardflow:0.0.9-cpu", "image rewardflow:0.0.9-cpu, not rewardflow:"),
-    (RAY, f"{WORKER}.containers.0.image", "rewardflow:0.1.0-cpu", "-cuda"),
+    (RAY, f"{WORKER}.containers.0.image", "rewardflow:0.2.0-cpu", "-cuda"),
     (DATABASE, f"{POD}.containers.0.image", "postgres:latest", "has no version"),
     (RAY, "spec.rayVersion", "2.59.0", "is not the lock's"),
     # safety: nothing served outside, no secret, no root

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from small_repository import git
 
-from tasks.host.code_version import NO_COMMIT, PACKAGE, code_version, running_version
+from models.base.package_files import CODE
+from tasks.host.code_version import NO_COMMIT, code_version, running_version
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_a_part_that_only_one_of_the_two_clones_has_shows(checkout: Path, other:
 
 
 def test_the_code_of_this_very_test_is_not_that_of_a_repository_without_it(checkout: Path) -> None:
-    assert str(PACKAGE) in running_version(checkout).unpinned
+    assert str(CODE) in running_version(checkout).unpinned
 
 
 def test_a_recipe_is_pinned_only_where_the_commit_holds_it(

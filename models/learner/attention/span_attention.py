@@ -134,7 +134,9 @@ def _gathered(values: Tensor, places: Tensor) -> Tensor:
 
 def _summed(grad: Tensor, copies: Tensor, first: Tensor) -> Tensor:
     """Sum the gradients of the copies of each token's key or value, [keys, ...] -> [tokens, ...], in one kernel."""
-    return functional.embedding_bag(copies, grad.flatten(1), first, mode="sum").unflatten(1, grad.shape[1:])
+    sums = functional.embedding_bag(copies, grad.flatten(1), first, mode="sum")
+    summed: Tensor = sums.unflatten(1, grad.shape[1:])
+    return summed
 
 
 def _rectangles_forward(
