@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from models.base.errors import UserError
-from models.evaluation.gate.evidence import problems_needed, spread_of_differences
+from models.evaluation.gate.evidence import is_findable, problems_needed, spread_of_differences
 from models.evaluation.table import read_records
 from models.recipes.schema import Recipe
 from tasks.steps.promote import policy_name
@@ -44,9 +44,14 @@ def gate_power(recipe: Recipe, difference: float | None) -> str:
     ]
     for night in (*(night for night in NIGHTS if night < gate.looks), gate.looks):
         look = gate.next_look(night - 1)
-        needed = " ".join(f"{problems_needed(spread, difference, look.alpha):>9,}" for difference in differences)
+        needed = " ".join(_needed(spread, difference, look.alpha) for difference in differences)
         lines.append(f"{night:>6} {look.alpha:>9.2g} {needed}")
     return "\n".join(lines)
+
+
+def _needed(spread: float, difference: float, alpha: float) -> str:
+    """Format the number of problems that a difference needs; never, if no number suffices for the gate's bets."""
+    return f"{problems_needed(spread, difference, alpha):>9,}" if is_findable(spread, difference) else f"{'never':>9}"
 
 
 def _spread(recipe: Recipe) -> tuple[float, str]:

@@ -68,13 +68,27 @@ def detectable_difference(differences: Values, alpha: float) -> float:
     return high
 
 
+def is_findable(spread: float, difference: float) -> bool:
+    """Return whether any number of problems suffices to find a true difference.
+
+    For a difference below about 0.02 times the square of the spread, even the smallest bet is too large: its stake
+    falls on average.
+
+    Args:
+        spread: deviation of the paired differences over problems, as in `problems_needed`.
+        difference: true difference to find, within (0, 1).
+    """
+    sides = np.clip(np.array([difference - spread, difference + spread]), -1.0, 1.0)
+    return bool(np.log1p(np.outer(BETS, sides)).mean(axis=1).max() > 0)
+
+
 def problems_needed(spread: float, difference: float, alpha: float) -> int:
     """Return the number of problems with which a true difference is found with 80 % power.
 
     Args:
         spread: deviation of the paired differences over problems; half of them are this far above their mean, half
             below.
-        difference: true difference to find, within (0, 1).
+        difference: true difference to find, within (0, 1); `is_findable` must hold.
         alpha: level of the test.
     """
 

@@ -38,6 +38,9 @@ from models.evaluation.measured import GateMeasurements, Values, measure
 from models.evaluation.metrics import UNBOUNDED, compiled_patterns, defined_on, known_metric, samples_needed
 from models.evaluation.records import PromptRecord, aligned
 
+NEW_SPLIT = "take a new gate split (arithmetic.gate_seed in params.yaml, or data.gate_rotation)"
+"""How a recipe's user gets a new error budget."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GateSettings:
@@ -212,35 +215,49 @@ def judge_measurements(
     `held_out` has the checks of the held-out sets, against the baseline and against the anchor.
     """
     look = look or settings.next_look()
-    better, difference, detectable = _better(new, old, settings, look)
-    checks = [better, *_guards(new, old, settings, reward_model, ""), *held_out[0]]
+    values = (new.metrics[settings.metric], old.metrics[settings.metric])
+    better, difference, detectable = better_check(settings.metric, *values, look, settings.confidence)
+    checks = [better, *guard_checks(new, old, settings, reward_model), *held_out[0]]
     if isinstance(anchor, str):
         checks.append(GateCheck("anchor", "not_applicable", math.nan, math.nan, anchor))
     else:
-        checks += [*_guards(new, anchor, settings, reward_model, "_anchor"), *held_out[1]]
+        checks += [*guard_checks(new, anchor, settings, reward_model, "_anchor"), *held_out[1]]
     return Verdict(not any(check.failed for check in checks), tuple(checks), difference, look, detectable)
 
 
-def _better(
-    new: GateMeasurements, old: GateMeasurements, settings: GateSettings, look: Look
+def better_check(
+    name: str, new: Values, old: Values, look: Look, confidence: float, renewal: str = NEW_SPLIT
 ) -> tuple[GateCheck, Interval, float]:
-    name = settings.metric
-    left, right = without_left_out(new.metrics[name], old.metrics[name])
+    """Check that a metric rose, by the evidence that the look requires.
+
+    Args:
+        name: name of the metric.
+        new: the candidate's value of each prompt, [prompts], within [0, 1]; NaN if the metric leaves the prompt out.
+        old: the baseline's values of the same prompts.
+        look: error probability that this look may spend.
+        confidence: confidence of the interval of the difference, two-sided.
+        renewal: how a user gets a new error budget, for the detail of a look without one.
+
+    Returns:
+        The check, the difference of the means, and the smallest true difference that would have been found with 80 %
+        power.
+    """
+    left, right = without_left_out(new, old)
     broken = not_finite(f"{name} of the candidate", left) or not_finite(f"{name} of the baseline", right)
     if broken:
         no_interval = Interval(math.nan, math.nan, math.nan)
         return GateCheck("better", "failed", math.nan, 0.0, broken), no_interval, math.inf
     change = mean_change(left, right)
-    two_sided = 0.5 + settings.confidence / 2
+    two_sided = 0.5 + confidence / 2
     difference = Interval(change.estimate, change.bound(two_sided, -1), change.bound(two_sided, 1))
     detectable = detectable_difference(left - right, look.alpha)
     evidence, needed_evidence = log_e_value(left - right), -math.log(look.alpha) if look.alpha > 0 else math.inf
     detail = (
-        f"{name} {difference:+.4f}, {settings.confidence:.0%} interval; evidence e^{evidence:.2f}, "
+        f"{name} {difference:+.4f}, {confidence:.0%} interval; evidence e^{evidence:.2f}, "
         f"must reach e^{needed_evidence:.2f} (1 / {look.alpha:.2g})"
         if look.alpha > 0
         else f"{name} {difference.estimate:+.4f}: the error budget of these problems is spent after {look.of} looks; "
-        "take a new gate split (arithmetic.gate_seed in params.yaml, or data.gate_rotation)"
+        f"{renewal}"
     )
     return (
         GateCheck("better", "passed" if evidence >= needed_evidence else "failed", evidence, needed_evidence, detail),
@@ -249,10 +266,18 @@ def _better(
     )
 
 
-def _guards(
-    new: GateMeasurements, old: GateMeasurements, settings: GateSettings, reward_model: bool, against: str
+def guard_checks(
+    new: GateMeasurements, old: GateMeasurements, settings: GateSettings, reward_model: bool, against: str = ""
 ) -> list[GateCheck]:
-    """Return every guard that is on. `against`: suffix of the name: "" for the baseline, "_anchor" for the anchor."""
+    """Check every guard that is on.
+
+    Args:
+        new: the candidate's values.
+        old: those of the policy that it is compared with, on the same prompts.
+        settings: metrics and margins.
+        reward_model: whether every sample has a score of a reward model.
+        against: suffix of the names: "" for the baseline, "_anchor" for the anchor.
+    """
     checks: list[GateCheck] = []
     confidence = settings.confidence
     baseline_name = "the anchor" if against else "the baseline"

@@ -119,3 +119,9 @@ def test_the_power_of_a_gate_is_a_table_that_says_what_it_assumes(home: Path):
     assert 500 < first < last < 5000
     with pytest.raises(UserError, match="must lie between 0 and 1"):
         gate_power(load_recipe("arithmetic"), 2.0)
+
+
+def test_a_difference_that_no_bet_can_find_needs_no_finite_number_of_problems(home: Path) -> None:
+    from models.recipes.load import load_recipe
+
+    assert gate_power(load_recipe("arithmetic"), 0.0001).splitlines()[-1].endswith(" never")

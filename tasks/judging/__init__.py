@@ -1,0 +1,1 @@
+"""The gate for any two models: answers from files, logs, model folders or servers, and the verdict on them."""
