@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run demo test test-all test-slice faults quick lint browser postgresql simulator ui schedule services services-stop bench gpu league clean
+.PHONY: help install run demo docs test test-all test-slice faults quick lint browser postgresql simulator ui schedule services services-stop bench gpu league clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
@@ -58,6 +58,9 @@ lint: .venv/.installed ## Check style (ruff), types (mypy), the walls between th
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== import-linter" && $(BIN)/lint-imports --no-logo
 	@echo "== language" && $(BIN)/python .ci/language.py
+
+docs: .venv/.installed ## Build the documentation site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 browser: ## Get Debian's chromium for the test of the MLflow UI, where that is possible
 	@bash .ci/browser

@@ -23,7 +23,7 @@ class BuildWithProjectFiles(build_py):
         target = Path(self.build_lib) / "rewardflow" / "project"
         shutil.rmtree(target, ignore_errors=True)
         for folder in FOLDERS:
-            ignored = shutil.ignore_patterns("__pycache__", ".*", "documents")
+            ignored = shutil.ignore_patterns("__pycache__", ".*")
             shutil.copytree(ROOT / folder, target / folder, ignore=ignored)
         for file in FILES:
             shutil.copyfile(ROOT / file, target / file)

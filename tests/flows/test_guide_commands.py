@@ -16,6 +16,7 @@ import typer
 
 from flows.command_line import app
 from models.base.errors import UserError
+from models.base.package_files import TEMPLATE
 from models.recipes.load import load_recipe
 from models.recipes.strategy import read_strategy
 from tests.support.guide import PAGES, ROOT, Line, lines, parse, spans
@@ -53,6 +54,9 @@ def check_rewardflow(words: list[str], in_text: bool = False) -> None:
     try:
         command = parse(typer.main.get_command(app), typed)
     except Exception as error:
+        if choice := re.search(r"'1' is not one of '([^']+)'", str(error)):  # a placeholder of an option with choices
+            place = next(place for place, word in enumerate(typed) if word == "1" and typed[place - 1].startswith("--"))
+            return check_rewardflow([*words[:place], choice[1], *words[place + 1 :]], in_text)
         if in_text and type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError"):
             return
         raise Wrong(f"{type(error).__name__}: {error}") from error
@@ -71,7 +75,7 @@ def check_recipes(command: str, arguments: list[str]) -> None:
     if command == "data add":
         overrides.append(f"data.path={arguments[0]}")
     for recipe in named:
-        if not PLACEHOLDERS.match(recipe):
+        if not PLACEHOLDERS.match(recipe) and not (TEMPLATE / f"recipes/{recipe}.yaml").is_file():
             load_recipe(recipe, [it for it in overrides if not PLACEHOLDERS.match(it)])
 
 

@@ -24,12 +24,20 @@ def tracked() -> list[Path]:
     return [Path(line) for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
 
 
+PACKAGES = ("rewardflow", "flows", "tasks", "models")
+BUILT_FROM = (
+    *("pyproject.toml", "README.md", "LICENSE", "params.yaml", "dvc.yaml", "prefect.yaml"),
+    *("recipes", "data", "deploy"),
+)
+"""Other files and folders that the wheel is built from."""
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the files that the package is built from, and return the folder."""
     folder = tmp_path_factory.mktemp("copy")
     for path in tracked():
-        if path.parts[0] in ("flows", "tasks", "models", "pyproject.toml", "README.md"):
+        if path.parts[0] in (*PACKAGES, *BUILT_FROM):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes((ROOT / path).read_bytes())
     return folder
@@ -39,18 +47,21 @@ def test_the_folder_mlflow_holds_no_python() -> None:
     assert [path for path in tracked() if path.parts[0] == "mlflow" and path.suffix in (".py", ".pyi", ".so")] == []
 
 
-def test_the_package_holds_all_of_the_three_layers_and_nothing_else(copy: Path, tmp_path: Path) -> None:
+def test_the_wheel_has_all_packages_the_project_files_and_nothing_else(copy: Path, tmp_path: Path) -> None:
     for stray in ("mlflow", "data", "tests"):  # even if these folders are packages
-        (copy / stray).mkdir()
+        (copy / stray).mkdir(exist_ok=True)
         (copy / stray / "__init__.py").touch()
     build = f"from setuptools import build_meta; print(build_meta.build_wheel({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert {name for name in held if name.endswith(".py")} == {
-        str(path) for path in tracked() if path.parts[0] in ("flows", "tasks", "models") and path.suffix == ".py"
+        str(path) for path in tracked() if path.parts[0] in PACKAGES and path.suffix == ".py"
     }
-    assert {Path(name).parts[0] for name in held} == {"flows", "tasks", "models"}
+    assert {Path(name).parts[0] for name in held} == set(PACKAGES)
+    copies = {name.removeprefix("rewardflow/project/") for name in held if name.startswith("rewardflow/project/")}
+    folders = ("recipes/", "data/expectations/", "deploy/systemd/")
+    assert copies == {str(path) for path in tracked() if str(path).startswith(folders) or str(path) in BUILT_FROM[3:6]}
 
 
 def test_the_walls_between_the_layers_stand() -> None:
