@@ -34,6 +34,7 @@ from tasks.data import dvc_remote
 from tasks.host.code_version import ask_git, without_commit
 from tasks.host.environment import nameless_user
 from tasks.host.machine import normal_name, packages
+from tasks.tracking.mirrors import choice
 from tasks.tracking.schema import schema_of
 from tasks.tracking.store import configured_address
 
@@ -72,6 +73,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
         lambda: _writable(home),
         lambda: _data_versions(Path.cwd()),
         lambda: _tracking_store(home),
+        lambda: _mirrors(home),
         lambda: _server("MLflow", MLFLOW_PORT, home),
         lambda: _server("Prefect", PREFECT_PORT, home),
         lambda: _remote(Path.cwd()),
@@ -232,6 +234,18 @@ def _tracking_store(home: Path) -> Diagnosis:
     if tables is not None and not tables.current:
         return Diagnosis("Tracking store", False, tables.versions, tables.mend)
     return Diagnosis("Tracking store", True, f"{database}, {runs} runs")
+
+
+def _mirrors(home: Path) -> Diagnosis:
+    try:
+        mirrors = choice.installed(home)
+    except UserError as error:
+        return Diagnosis("Mirrors", False, f"{choice.VARIABLE} has a wrong name", str(error))
+    if not mirrors:
+        return Diagnosis("Mirrors", True, f"none ({choice.VARIABLE} is not set): MLflow alone has the runs")
+    detail = "; ".join(f"{it.name} {it.version or '(not installed)'}: {it.place}" for it in mirrors)
+    ok = all(mirror.version for mirror in mirrors)
+    return Diagnosis("Mirrors", ok, detail, "" if ok else choice.INSTALL)
 
 
 def _server(title: str, port: int, home: Path) -> Diagnosis:

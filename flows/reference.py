@@ -19,6 +19,8 @@ VARIABLES: Mapping[str, str] = {
     "REWARDFLOW_NOTIFY_URL": "addresses that receive messages by POST, separated by spaces "
     "([operations.md](operations.md#notifications))",
     "REWARDFLOW_WAIT": "longest wait of a run for earlier runs in the same state folder, seconds; default: half a day",
+    "REWARDFLOW_MIRRORS": "mirrors next to MLflow, separated by spaces: tensorboard, wandb, trackio "
+    "([runs.md](runs.md#mirrors-tensorboard-weights--biases-trackio))",
     "REWARDFLOW_TEACHER_KEY": "key for the server of a teacher that a recipe names by its address",
     "REWARDFLOW_JUDGE_KEY": "key for the server of a judge that a recipe names by its address",
     "MLFLOW_TRACKING_URI": "MLflow's server; default: a database in the state folder",

@@ -39,6 +39,15 @@ def run(
         str | None,
         typer.Option("--cluster", help="Ray cluster to place engines on. Default: this machine.", metavar="ADDRESS"),
     ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mirror",
+            help="Copy params, tags and metrics to tensorboard, wandb or trackio as well; can be repeated. Default: "
+            "the mirrors in REWARDFLOW_MIRRORS.",
+            metavar="NAME",
+        ),
+    ] = None,
 ) -> None:
     """Run a recipe, from the data to the promoted model.
 
@@ -57,6 +66,12 @@ def run(
     checked = load_recipe(recipe, chosen)  # reports errors before Prefect starts, which takes seconds
     require_files(checked)
     checked.placement.check(cluster)
+    from tasks.tracking.mirrors import choice
+
+    if mirror:
+        choice.choose(mirror)
+    else:
+        choice.require_installed()
     require_space(state_folder())  # before the folder is made: a refused run leaves no files
     writable_state_folder()
     from flows.runtime import console

@@ -4,4 +4,5 @@ store     the server and its retries       runs      flows' runs and their steps
 metrics   curves that survive an outage    records   data sets, tables, figures, descriptions
 registry  model versions                   aliases   promotion and rollback
 lineage   the origin of a version          tags      the names of all tags
+mirrors   copies for TensorBoard, Weights & Biases and Trackio
 """

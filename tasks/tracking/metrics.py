@@ -25,6 +25,7 @@ from models.base.errors import UserError
 from tasks.runner import interrupt
 from tasks.tracking import store
 from tasks.tracking.journal import JournalRow, line_of, read_journal, write_journal
+from tasks.tracking.mirrors import mirrored
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric
@@ -95,6 +96,7 @@ class MetricLog:
             if journal.is_file():  # drops a torn last line, so that the next one starts on its own
                 write_journal(journal, read_journal(journal))
         self._handle = journal.open("a", encoding="utf-8") if journal is not None else None
+        mirrored.begin_curves(run_id, journal)
         self._thread = threading.Thread(target=self._send_all, name=f"metrics-{run_id[:8]}", daemon=True)
         self._thread.start()
 
@@ -132,6 +134,7 @@ class MetricLog:
             self._handle.close()
             write_journal(self._journal, rows)
             self._handle = self._journal.open("a", encoding="utf-8")
+            mirrored.repeat_curves(self._run_id)
             for row in rows:
                 self._check_keys(row.metrics)
                 self._buffer(row)
@@ -212,9 +215,9 @@ class MetricLog:
 
         if not self._waiting:
             self._send_at = time.monotonic() + self._every_seconds
-        self._waiting.extend(
-            Metric(clean_key(key), value, row.timestamp, row.step) for key, value in row.metrics.items()
-        )
+        values = {clean_key(key): value for key, value in row.metrics.items()}
+        self._waiting.extend(Metric(key, value, row.timestamp, row.step) for key, value in values.items())
+        mirrored.add_row(self._run_id, row.step, row.timestamp, values)
         self._changed.notify_all()
 
     def _next_batch(self) -> list[Metric]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from models.base.errors import UserError
 from tasks.tracking import runs, store
 from tasks.tracking.metrics import MOST_KEYS, clean_key
+from tasks.tracking.mirrors import mirrored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,11 +88,13 @@ def log_metrics(
     about = (measured.model_id, measured.dataset, measured.digest) if measured else (None, None, None)
     entries = [Metric(key, value, now, step, *about) for key, value in finite.items()]
     store.patiently(store.client().log_batch, run_id, metrics=entries)
+    mirrored.add_final(run_id, step, now, finite)
 
 
 def log_artifact(run_id: str, file: Path, folder: str = "") -> None:
     """Log one file under `folder` of the run's artifacts."""
     store.patiently(store.client().log_artifact, run_id, str(file), folder or None)
+    mirrored.add_file(run_id, file, folder)
 
 
 def log_artifacts(run_id: str, source: Path, folder: str = "") -> None:
@@ -102,6 +105,7 @@ def log_artifacts(run_id: str, source: Path, folder: str = "") -> None:
 def log_text(run_id: str, path: str, text: str) -> None:
     """Log `text` as the artifact `path`."""
     store.patiently(store.client().log_text, run_id, text, path)
+    mirrored.add_text(run_id, path, text)
 
 
 def log_figure(run_id: str, path: str, figure: Figure) -> None:

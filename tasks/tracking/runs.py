@@ -104,8 +104,11 @@ def tags_of(run_id: str) -> dict[str, str]:
 def inherited_tags(run_id: str) -> dict[str, str]:
     """Return the tags that a model version inherits from the flow run that made it: recipe, code, data and seed."""
     flow_tags = tags_of(run_id)
-    keys = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.BASE_VERSION)
-    return {key: flow_tags[key] for key in (*keys, tags.RELEASE, tags.BASE_SOURCE, tags.MERGED_FROM, tags.UNPINNED) if key in flow_tags}
+    keys = (
+        *(tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.RELEASE, tags.DATA_REVISION, tags.SEED),
+        *(tags.BASE_VERSION, tags.BASE_SOURCE, tags.MERGED_FROM, tags.UNPINNED),
+    )
+    return {key: flow_tags[key] for key in keys if key in flow_tags}
 
 
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:

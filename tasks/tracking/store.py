@@ -22,6 +22,7 @@ from models.base.errors import UserError
 from tasks.host import plain_address
 from tasks.runner import interrupt
 from tasks.tracking import moved, schema
+from tasks.tracking.mirrors import choice
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -98,7 +99,7 @@ def configure_here(home: Path) -> Store:
 
 @contextmanager
 def separate_store(home: Path) -> Iterator[Store]:
-    """Use a separate embedded store in `home` within the block, even if the user names a server.
+    """Use a separate embedded store in `home` within the block, without mirrors, even if the user names a server.
 
     Args:
         home: created if it is missing.
@@ -106,7 +107,8 @@ def separate_store(home: Path) -> Iterator[Store]:
     previous_store = current()
     home.mkdir(parents=True, exist_ok=True)
     try:
-        yield _use_store(Store(_address(home.absolute()), home.absolute()), chosen_here=True)
+        with choice.paused():
+            yield _use_store(Store(_address(home.absolute()), home.absolute()), chosen_here=True)
     finally:
         _use_store(previous_store, chosen_here=previous_store.uri in _chosen_addresses)
 
