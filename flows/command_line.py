@@ -21,7 +21,6 @@ from tasks.runner import interrupt
 app = typer.Typer(
     name="rewardflow",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="A post-training factory: data, reward model, reinforcement learning, evaluation, promotion.",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import SetOption
+from flows.runtime.command_options import SetOption, complete_recipes
 from flows.runtime.environment import state_folder, writable_state_folder
 from models.base.disk import require_space
 from tasks.runner import interrupt
@@ -18,7 +18,9 @@ NOTHING_LEARNED = 3
 
 
 def compare(
-    recipes: Annotated[list[str], typer.Argument(help="Recipes. The first is the baseline.")],
+    recipes: Annotated[
+        list[str], typer.Argument(help="Recipes. The first is the baseline.", autocompletion=complete_recipes)
+    ],
     seeds: Annotated[int, typer.Option("--seeds", help="Seeds per recipe, at least 2.")] = 5,
     metric: Annotated[str, typer.Option("--metric", help="Held-out metric to compare.")] = "sampled_accuracy",
     budget: Annotated[

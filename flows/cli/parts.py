@@ -10,9 +10,21 @@ import typer
 PANEL = "Methods"
 
 
+def _complete_slots(incomplete: str) -> list[str]:
+    """Return the slots that begin with `incomplete`, for the shell."""
+    from models.method.registry import NESTED_SLOTS, SLOTS
+
+    return [slot for slot in SLOTS | NESTED_SLOTS if slot.startswith(incomplete)]
+
+
 def parts(
     wanted: Annotated[
-        str, typer.Argument(metavar="[SLOT|NAME]", help="Slot to list, or part to describe in full. Default: all.")
+        str,
+        typer.Argument(
+            metavar="[SLOT|NAME]",
+            help="Slot to list, or part to describe in full. Default: all.",
+            autocompletion=_complete_slots,
+        ),
     ] = "",
     write: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write a Markdown page for each slot, as in docs/parts.")
@@ -20,9 +32,14 @@ def parts(
 ) -> None:
     """List the parts of each slot of a recipe; for one part, show its settings, bounds, defaults, traits and source.
 
+    Parts of installed packages (entry points `rewardflow.parts`) are listed with package and version. Exit status 1 if
+    one of those to list cannot be used; the reason is printed after the list.
+
     Example: `rewardflow parts grpo`
     """
     from models.base.atomic_write import write_file
+    from models.base.errors import UserError
+    from models.method.plugins import faults
     from models.method.registry import NESTED_SLOTS, SLOTS
     from models.recipes.catalogue import as_pages, as_text, entries
 
@@ -30,4 +47,8 @@ def parts(
         for name, page in as_pages().items():
             write_file(write / name, page)
         return
-    print(as_text(entries(wanted), wanted != "" and wanted not in SLOTS | NESTED_SLOTS))
+    every = SLOTS | NESTED_SLOTS
+    listed = entries(wanted)
+    print(as_text(listed, wanted != "" and wanted not in every))
+    if unusable := faults(tuple(every), wanted):
+        raise UserError(*unusable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +15,22 @@ from models.base.errors import UserError
 if TYPE_CHECKING:
     from flows.services.place import ServiceFolder
 
-RecipeArgument = Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")]
+
+def complete_recipes(incomplete: str) -> list[str]:
+    """Return the names of recipes that begin with `incomplete`, for the shell; if there is none, files and folders."""
+    from models.recipes.find import recipe_names
+
+    if names := [name for name in recipe_names() if name.startswith(incomplete)]:
+        return names
+    places = sorted(Path().glob(f"{incomplete}*")) if incomplete and not incomplete.startswith(("/", "~")) else []
+    return [
+        f"{place}/" if place.is_dir() else str(place) for place in places if place.is_dir() or place.suffix == ".yaml"
+    ]
+
+
+RecipeArgument = Annotated[
+    str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.", autocompletion=complete_recipes)
+]
 VersionArgument = Annotated[
     str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")
 ]
@@ -27,6 +42,23 @@ ExperimentOption = Annotated[
 ModelOption = Annotated[str, typer.Option("--model", help="Registered model. Default: the only registered policy.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")
+]
+
+LicenceOption = Annotated[
+    str,
+    typer.Option(
+        "--licence", "--license", metavar="ID", help="Licence to state on the model card, such as apache-2.0."
+    ),
+]
+ExportFormat = Literal["safetensors", "gguf"]
+GgufMatrixType = Literal["f32", "f16", "bf16", "q8_0"]
+FormatOption = Annotated[
+    ExportFormat,
+    typer.Option("--format", help="Format of the weights: a model folder, or one GGUF file for llama.cpp."),
+]
+GgufTypeOption = Annotated[
+    GgufMatrixType | None,
+    typer.Option("--type", help="Type of the matrices in a GGUF file. Default: the type of the version's weights."),
 ]
 
 ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides. Default: the user who is logged in.")]
@@ -53,6 +85,12 @@ def meant_policy(model: str) -> str:
     if not names:
         raise UserError("no policy is registered yet; `rewardflow run RECIPE` trains one")
     raise UserError(f"which policy? name one with --model: {', '.join(names)}")
+
+
+def require_gguf_for_type(form: ExportFormat, kind: GgufMatrixType | None) -> None:
+    """Check that a type of GGUF matrices is given only with --format gguf. Raise UserError otherwise."""
+    if kind is not None and form != "gguf":
+        raise UserError("--type is for GGUF files; add --format gguf")
 
 
 def path_overrides(section: str, paths: Sequence[Path], tested: Sequence[Path] | None) -> list[str]:

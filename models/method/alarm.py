@@ -61,6 +61,7 @@ class AlarmSettings:
     entropy_high: PositiveFloat = 1.0
     """Largest entropy of the policy, nats a token, if that is also more than `entropy_rise` times its start."""
     entropy_rise: Annotated[float, Field(gt=1)] = 5.0
+    """Smallest ratio of the entropy to its start at which a high entropy counts as disorder."""
     proxy: str | None = None
     """Label of the reward that approximates the truth, such as a reward model; null: not checked."""
     truth: str | None = None

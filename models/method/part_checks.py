@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens", "verifies": "right",
@@ -122,7 +123,7 @@ def docstrings(cls: type) -> dict[str, str]:
     """Return the docstring below each field of a class and of its bases, by the field's name."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if not dataclasses.is_dataclass(base):
+        if not (dataclasses.is_dataclass(base) or issubclass(base, BaseModel)):
             continue
         file = getattr(sys.modules.get(base.__module__), "__file__", None) or ""
         if file.endswith(".py"):

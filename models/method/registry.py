@@ -2,7 +2,7 @@
 
 A part is a frozen, typed class in a file of its own, derived from the class of its slot (models.method). Its
 fields are its settings, which a recipe lists next to `name:`. To use a part, name it in the recipe: the files of a
-slot's package are imported automatically.
+slot's package are imported automatically, and so are those that installed packages declare (models.method.plugins).
 
     @part("tapered")
     class Tapered(Objective):
@@ -30,6 +30,7 @@ from models.base.errors import UserError
 from models.base.source_code import NOT_ON_IMPORT, GivenFile
 from models.base.user_code.contain import UserCodeError, leaving
 from models.method.part_checks import check_part
+from models.method.plugins import import_plugins
 
 Slot = Literal[
     "rollouts",
@@ -136,7 +137,7 @@ def part(name: str) -> Callable[[type[Made]], type[Made]]:
 
 
 def parts(slot: Slot) -> dict[str, type[Part]]:
-    """Return all parts of a slot, name -> class; imports every file of the slot's package.
+    """Return all parts of a slot, name -> class; imports every file of the slot's package, and the slot's plugins.
 
     Raises:
         TypeError: a file among them holds no part.
@@ -146,6 +147,7 @@ def parts(slot: Slot) -> dict[str, type[Part]]:
     rooms = [entry for folder in folders for entry in os.scandir(folder) if entry.is_dir()]
     changed = (*(os.stat(folder).st_mtime_ns for folder in folders), *(entry.stat().st_mtime_ns for entry in rooms))
     _import_parts(slot, folders, changed)
+    import_plugins(slot, _PARTS[slot])
     return dict(sorted(_PARTS[slot].items()))
 
 
@@ -172,7 +174,20 @@ def default_part(slot: Slot) -> Any:
     return parts(slot)[(SLOTS | NESTED_SLOTS)[slot].default]
 
 
-def _as_list(value: Any) -> Any:
+@dataclass(frozen=True)
+class WithName:
+    """Validator that adds the name of a slot's default part to settings without a name."""
+
+    slot: Slot
+    default: str
+
+    def __call__(self, value: Any) -> Any:
+        """Return `value` with a name, if it is a mapping."""
+        return {"name": self.default, **value} if isinstance(value, dict) else value
+
+
+def as_list(value: Any) -> Any:
+    """Return a single part as a list of one; other values are returned unchanged."""
     return [value] if isinstance(value, dict) else value
 
 
@@ -186,13 +201,8 @@ def slot_type(slot: Slot, kind: type = object, default: str | None = None) -> An
         kind: only its subclasses belong to the union.
         default: part that is used if no name is given; None: the slot's own default.
     """
-
     info = (SLOTS | NESTED_SLOTS)[slot]
-
-    def named(value: Any) -> Any:
-        return {"name": default or info.default, **value} if isinstance(value, dict) else value
-
     classes = tuple(part for part in parts(slot).values() if issubclass(part, kind))
     union: Any = Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
-    single: Any = Annotated[union, BeforeValidator(named)]
-    return Annotated[list[single], BeforeValidator(_as_list)] if info.many else single
+    single: Any = Annotated[union, BeforeValidator(WithName(slot, default or info.default))]
+    return Annotated[list[single], BeforeValidator(as_list)] if info.many else single

@@ -39,6 +39,7 @@ class TruncationSettings:
     """The rule for completions that were cut. Set under `truncated:`."""
 
     rule: Literal["wrong", "masked", "soft_penalty"] = "wrong"
+    """Rule for completions that were cut: no further effect, they leave the loss, or their last tokens cost."""
     last_tokens: Positive | None = None
     """For soft_penalty: number of last tokens before the limit that are penalised (L_cache); None: a fifth of
     rollouts.max_tokens, as in the paper (4,096 of 20,480)."""

@@ -36,9 +36,13 @@ class SizeSettings:
     """Size of a new Qwen3 model. Raises a UserError if widths and heads do not fit together."""
 
     hidden: Annotated[int, Field(ge=1, le=65_536)] = 128
+    """Width of the residual stream."""
     layers: Annotated[int, Field(ge=1, le=1024)] = 4
+    """Number of layers."""
     heads: Annotated[int, Field(ge=1, le=1024)] = 4
+    """Number of attention heads of a layer."""
     key_value_heads: Annotated[int, Field(ge=1, le=1024)] = 2
+    """Number of heads of keys and values, which groups of attention heads share."""
     feed_forward: Annotated[int, Field(ge=1, le=1_048_576)] = 384
     """Width of the gated feed-forward layer."""
     positions: Annotated[int, Field(ge=2, le=16_777_216)] = 1024
@@ -67,11 +71,14 @@ class LoraSettings:
     """Low-rank adapters on the linear layers (Hu et al. 2021)."""
 
     rank: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Rank of the adapters' matrices."""
     alpha: Annotated[int, Field(ge=1, le=65_536)] = 32
+    """Scale of the adapters; their product is multiplied by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout of the warm start only. The loop reads the policy without dropout: a ratio between two dropout masks
     would differ from 1 although the policy has not changed."""
     targets: str | tuple[str, ...] = "all-linear"
+    """Names of the linear layers that get an adapter; all-linear: all except the output layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +92,7 @@ class PolicySettings:
     size: SizeSettings = SizeSettings()
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None
+    """Low-rank adapters that learn while the base stays frozen; None: all weights learn."""
     subnetwork: SubnetworkSettings | None = None
     """Weights that learn by reinforcement; None: all."""
     chat: bool = False

@@ -124,6 +124,7 @@ class SubnetworkSettings:
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the weights of every matrix that learn, if the masks are random."""
     seed: Seed = 0
+    """Seed of random masks."""
 
 
 def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor]:

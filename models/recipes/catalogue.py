@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from models.base.bounds import LARGEST
 from models.base.errors import UserError
 from models.method.part_checks import docstrings
+from models.method.plugins import faults, plugin_of
 from models.method.registry import NESTED_SLOTS, SLOTS, Part, Slot, parts, slot_class
 
 _EVERY = SLOTS | NESTED_SLOTS
@@ -48,6 +49,9 @@ class PartEntry:
     source: str
     """First line of the docstring of its file: the method and its paper."""
     file: str
+    """File of its class; for a part of an installed package, its module."""
+    package: str
+    """Installed package that the part belongs to, with its version; "" for a part of this project."""
     settings: tuple[Setting, ...]
     traits: tuple[tuple[str, str], ...]
     """Names and values of the traits that differ from the slot's default, for the part's default settings."""
@@ -62,6 +66,8 @@ def entries(wanted: str = "") -> list[PartEntry]:
     every = [_entry(slot, cls) for slot in _EVERY for cls in parts(slot).values()]
     chosen = [entry for entry in every if wanted in ("", entry.slot, entry.name)]
     if not chosen:
+        if unusable := faults(tuple(_EVERY), wanted):
+            raise UserError(*unusable)
         near = difflib.get_close_matches(wanted, [*_EVERY, *(entry.name for entry in every)], n=1)
         hint = f"did you mean {near[0]}?" if near else f"the slots are {', '.join(_EVERY)}"
         raise UserError(f"no slot and no part is called {wanted!r}; {hint}")
@@ -69,19 +75,21 @@ def entries(wanted: str = "") -> list[PartEntry]:
 
 
 def _entry(slot: Slot, cls: type[Part]) -> PartEntry:
-    module = sys.modules[cls.__module__]
+    module, plugin = sys.modules[cls.__module__], plugin_of(cls)
     return PartEntry(
         slot,
         cls.name,
-        _first_line(cls.__doc__),
-        _first_line(module.__doc__),
-        cls.__module__.replace(".", "/") + ".py",
+        first_paragraph(cls.__doc__),
+        first_paragraph(module.__doc__),
+        cls.__module__.replace(".", "/") + ".py" if plugin is None else cls.__module__,
+        "" if plugin is None else f"{plugin.package} {plugin.version}",
         tuple(_settings(cls())),
         tuple(_traits(cls(), slot_class(cls))),
     )
 
 
-def _first_line(text: str | None) -> str:
+def first_paragraph(text: str | None) -> str:
+    """Return the first paragraph of a docstring as one line; "" if there is none."""
     paragraph = inspect.cleandoc(text or "").partition("\n\n")[0]
     return " ".join(paragraph.split())
 
@@ -189,13 +197,15 @@ def as_text(chosen: Sequence[PartEntry], whole: bool) -> str:
         for entry in chosen:
             if entry.slot == slot:
                 mark = "*" if entry.name == _EVERY[slot].default else " "
-                lines.append(f" {mark}{entry.name:<{width}}  {entry.summary}")
+                package = f"  [{entry.package}]" if entry.package else ""
+                lines.append(f" {mark}{entry.name:<{width}}  {entry.summary}{package}")
     legend = "* stands where a recipe names none; `rewardflow parts NAME` prints the settings of a part"
     return "\n".join([*lines[1:], "", legend])
 
 
 def _page(entry: PartEntry) -> str:
     lines = [f"{entry.slot}: {{name: {entry.name}}}", entry.summary, f"from    {entry.source}", f"file    {entry.file}"]
+    lines += [f"package {entry.package}"] if entry.package else []
     lines += [f"trait   {name}: {value}" for name, value in entry.traits]
     for setting in entry.settings:
         lines += [f"  {setting.key}: {setting.default}    ({setting.kind})", f"      {setting.meaning}"]
@@ -203,8 +213,11 @@ def _page(entry: PartEntry) -> str:
 
 
 def as_pages() -> dict[str, str]:
-    """Render the pages of the guide: file name -> Markdown, one page a slot and README.md, which lists them."""
-    every = entries()
+    """Render the pages of the guide: file name -> Markdown, one page a slot and README.md, which lists them.
+
+    Parts of installed packages are left out: the pages are those of the project.
+    """
+    every = [entry for entry in entries() if not entry.package]
     pages = {}
     index = [
         "# Parts",

@@ -6,12 +6,14 @@ import dataclasses
 import difflib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from models.base.errors import shortened
+from models.method.plugins import faults
+from models.method.registry import NESTED_SLOTS, SLOTS
 
 
 def explain(error: ValidationError, schema: Any) -> str:
@@ -20,21 +22,43 @@ def explain(error: ValidationError, schema: Any) -> str:
     where, known, renamed = _walk(schema, first["loc"])
     path = shortened(".".join(where), 120)
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        if new := renamed.get(str(first["loc"][-1])):
-            return f"{path}: is called {new} now"
-        near = difflib.get_close_matches(shortened(first["loc"][-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known)) or 'none'}"
-        return f"{path}: unknown key; {hint}"
+        return unknown_key(path, str(first["loc"][-1]), known, renamed)
     if first["type"] in ("union_tag_invalid", "union_tag_not_found", "literal_error"):
         expected = str(first.get("ctx", {}).get("expected_tags") or first.get("ctx", {}).get("expected", ""))
-        given = shortened(first.get("ctx", {}).get("tag", first.get("input")))
+        given = first.get("ctx", {}).get("tag", first.get("input"))
         options = [option.strip().strip("'") for option in expected.replace(" or ", ", ").split(",") if option.strip()]
-        near = difflib.get_close_matches(given, options, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        at = path if first["type"] == "literal_error" else f"{path}.name"
-        return f"{at}: {given!r} is not known; {hint}there is {', '.join(options)}"
+        return unknown_value(path if first["type"] == "literal_error" else f"{path}.name", given, options)
     message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return f"{path}: {message}" if path else message
+
+
+def unknown_key(path: str, key: str, known: Sequence[str], renamed: Mapping[str, str]) -> str:
+    """Return the error for a key that is unknown where it is, with its present name or the nearest known key.
+
+    Args:
+        path: of the key in the recipe.
+        key: the last part of the path.
+        known: the keys that are possible there.
+        renamed: former keys, with their present names.
+    """
+    if new := renamed.get(key):
+        return f"{path}: is called {new} now"
+    near = difflib.get_close_matches(shortened(key), known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known)) or 'none'}"
+    return f"{path}: unknown key; {hint}"
+
+
+def unknown_value(path: str, value: object, known: Sequence[object]) -> str:
+    """Return the error for a value, or a name of a part, that is none of those that are `known`.
+
+    If an installed package declares a part of this name that cannot be used, the error is the reason.
+    """
+    given, options = shortened(value), [str(option) for option in known]
+    if reasons := faults(tuple(SLOTS | NESTED_SLOTS), given) if path.endswith(".name") else []:
+        return f"{path}: {reasons[0]}"
+    near = difflib.get_close_matches(given, options, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{path}: {given!r} is not known; {hint}there is {', '.join(options)}"
 
 
 def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list[str], Mapping[str, str]]:

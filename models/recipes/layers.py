@@ -26,41 +26,43 @@ MOST_LAYERS = 20
 """Maximum number of recipes in a chain of `extends`; a longer chain is treated as a mistake."""
 
 
-def read_layers(file: Path, overrides: Sequence[str]) -> dict[str, Any]:
+def read_layers(file: Path, overrides: Sequence[str], *, with_parts: bool = True) -> dict[str, Any]:
     """Merge a recipe's YAML with the recipes that it extends below it, and with `overrides` on top.
 
     Args:
         file: the recipe.
         overrides: `key.path=value` each, the value in YAML.
+        with_parts: False: no part is imported. Relative paths in settings of parts are then not resolved, and an
+            inherited normalisation is kept.
 
     Raises:
         UserError: a file is missing or not valid YAML, a number in it is not finite or too large, or an override
             reaches nothing.
     """
-    raw = _read(file)
+    raw = _read(file, with_parts)
     before = _objective(raw)
     for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".name")):
         put_override(raw, override)  # names of parts first: naming another part drops the settings of the one before
     stated = any(override.partition("=")[0] in ("schedule", "schedule.normalisation") for override in overrides)
-    return raw if stated else _without_the_normalisation_of(before, raw)
+    return raw if stated or not with_parts else _without_the_normalisation_of(before, raw)
 
 
-def _read(file: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _read(file: Path, with_parts: bool, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the YAML of `file` on top of what it extends; `above` are the files that extend it, the lowest last."""
     if file.resolve() in above:
         raise UserError(f"{file}: extends itself")
     if len(above) >= MOST_LAYERS:
         raise UserError(f"{above[0]}: extends more than {MOST_LAYERS} recipes, one after the other")
-    raw = _parsed(file)
+    raw = _parsed(file, with_parts)
     base = raw.pop("extends", None)
     if base is None:
         return raw
-    below = _read(_extended(file, base), (*above, file.resolve()))
+    below = _read(_extended(file, base), with_parts, (*above, file.resolve()))
     for key in OWN:
         below.pop(key, None)
     merged, schedule = _merge(below, raw), raw.get("schedule")
     stated = isinstance(schedule, dict) and "normalisation" in schedule
-    return merged if stated else _without_the_normalisation_of(_objective(below), merged)
+    return merged if stated or not with_parts else _without_the_normalisation_of(_objective(below), merged)
 
 
 def _objective(raw: dict[str, Any]) -> Any:
@@ -79,7 +81,7 @@ def _without_the_normalisation_of(before: Any, raw: dict[str, Any]) -> dict[str,
     return {**raw, "schedule": {key: value for key, value in schedule.items() if key != "normalisation"}}
 
 
-def _parsed(file: Path) -> dict[str, Any]:
+def _parsed(file: Path, with_parts: bool) -> dict[str, Any]:
     try:
         raw = deepcopy(_value_of(file.read_text(encoding="utf-8")))
     except UnicodeDecodeError:
@@ -93,6 +95,8 @@ def _parsed(file: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise UserError(f"{file}: a recipe is a mapping of keys to values, this is a {type(raw).__name__}")
     _require_numbers(raw, str(file))
+    if not with_parts:
+        return _spelled_out(raw)
     return _spelled_out(raw) | {slot: from_recipe(slot, raw[slot], file.parent) for slot in SLOTS if slot in raw}
 
 

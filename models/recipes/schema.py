@@ -62,6 +62,7 @@ class Paper(Section):
     id: int | None = None
     """Number of the paper in the catalogue of source papers."""
     title: str = ""
+    """Title of the paper, with its number in an archive if it has one."""
     family: str = ""
     """Kind of method, as in the catalogue: policy-gradient, preference-optimisation, ..."""
 
@@ -147,6 +148,7 @@ class EvaluationSettings:
     ks: tuple[Positive, ...] = (1, 4, 16)
     """Subset sizes of pass@k and maj@k."""
     seed: Seed = 0
+    """Seed of the sampled completions."""
 
 
 class Recipe(Section):
@@ -155,6 +157,7 @@ class Recipe(Section):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
     """Name of the MLflow experiment and of the registered models."""
     seed: Seed = 0
+    """Seed of all randomness of the training."""
     source: Paper = Paper()
     data: DataSettings = DataSettings()
     validation: ValidationSettings = ValidationSettings()  # type: ignore[call-arg]
@@ -166,6 +169,7 @@ class Recipe(Section):
     warm_start: SupervisedSettings | None = Field(default_factory=SupervisedSettings)
     """Supervised fine-tuning before all other training; null leaves it out (policy.base is then required)."""
     reward_model: RewardModelSection | None = RewardModelSection()
+    """Fit of the reward model before the loop; null leaves it out."""
     teacher: TeacherSettings | None = None
     """Frozen model that the policy is distilled from, if a part requires one."""
     judge: JudgeSettings | None = None

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from models.base.errors import UserError
 from models.base.sections import Sections
 from models.evaluation.gate.held_out import HeldOutSettings
+from models.method.plugins import plugin_of
 from models.method.recipe_paths import paths_of, used_by_content
 from models.method.registry import Part
 from models.policies.aspects import ReadingSettings
@@ -62,7 +63,10 @@ def content_of(value: Any) -> Any:
 
 
 def _named_files(settings: Any) -> dict[str, Any]:
-    """Map each setting to the hash of the file or folder that it names here; a base that is neither is a hub id."""
+    """Map each setting to the hash of the file or folder that it names here; a base that is neither is a hub id.
+
+    For a part of an installed package, the package, its version and the hash of its source are added.
+    """
     if isinstance(settings, PolicySettings) and settings.base is not None:
         folder = given_folder(settings.base)
         return {"base": content_of_files(folder)} if folder is not None else {}
@@ -72,7 +76,9 @@ def _named_files(settings: Any) -> dict[str, Any]:
     if isinstance(settings, Part):
         read = dict.fromkeys(paths_of(type(settings)), " ".join(source.sha256 for source in settings.given))
         used = {name: _used(getattr(settings, name)) for name in used_by_content(type(settings))}
-        return (read if settings.given else {}) | used
+        plugin = plugin_of(type(settings))
+        source = {} if plugin is None else {"installed package": list(plugin.identity)}
+        return (read if settings.given else {}) | used | source
     if isinstance(settings, SubnetworkSettings) and settings.masks is not None:
         if not Path(settings.masks).is_file():
             raise UserError(f"policy.subnetwork.masks: {settings.masks}: no such file")
