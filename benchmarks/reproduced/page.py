@@ -112,7 +112,7 @@ def _machine(records: Sequence[ReproductionRecord]) -> list[str]:
     if max(loads) > QUIET * min(int(record.machine["cores"]) for record in records):
         output += [
             "",
-            f"Other work ran on the machine at a lower priority (load {min(loads):.1f} to {max(loads):.1f}), so the "
+            f"Other work ran on the machine (load {min(loads):.1f} to {max(loads):.1f}), so the "
             "seconds are too high, on both sides.",
         ]
     return output

@@ -59,7 +59,7 @@ def _where(run_id: str, home: Path) -> list[str]:
 
     lines = [f"run        {page_address(home, 'mlflow')}{page_of_run(run_id)}"]
     if not {**running_servers(home), **given_servers(home)}.get("mlflow"):
-        lines.append(f"           (`rewardflow ui` starts the servers; `rewardflow show {run_id[:8]}` prints the run here)")
+        lines.append(f"           (`rewardflow ui` starts the servers; `rewardflow show {run_id[:8]}` prints it here)")
     return lines
 
 

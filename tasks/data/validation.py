@@ -31,7 +31,6 @@ from models.base.package_files import PROJECT
 from models.datasets import quarantine, repeated_problems
 from models.datasets.prepare import notes_of
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
-from models.datasets.repeated_problems import first_of_repeated
 from models.datasets.row_checks import CheckAnswers, CountTokens, Facts, ParseAnswer, computed_columns, facts_of
 from models.datasets.row_checks import neighbours_of as neighbours_among
 from models.datasets.row_groups import row_groups
@@ -282,7 +281,7 @@ def _facts(source: SplitFile) -> Facts:
     facts = facts_of(table.to_pandas() for _, table in source.pieces(columns))
     if source.kind != "problems" or source.split != "gate":
         return facts
-    repeated = first_of_repeated(lambda: (table.to_pandas() for _, table in source.pieces(repeated_problems.COLUMNS)))
+    repeated = repeated_problems.first_of_repeated(lambda: (table.to_pandas() for _, table in source.pieces(repeated_problems.COLUMNS)))
     return replace(facts, first_of_repeated=repeated)
 
 
