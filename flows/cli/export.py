@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import ModelOption, VersionArgument, meant_policy
+from flows.runtime.command_options import (
+    FormatOption,
+    GgufTypeOption,
+    LicenceOption,
+    ModelOption,
+    VersionArgument,
+    meant_policy,
+    require_gguf_for_type,
+)
 from flows.runtime.environment import state_folder
 
 PANEL = "Registry"
@@ -17,24 +25,28 @@ def export(
     version: VersionArgument,
     folder: Annotated[Path, typer.Argument(help="Folder to write. It must be empty or not exist.")],
     model: ModelOption = "",
-    licence: Annotated[
-        str,
-        typer.Option(
-            "--licence", "--license", metavar="ID", help="Licence to state on the model card, such as apache-2.0."
-        ),
-    ] = "",
+    licence: LicenceOption = "",
+    form: FormatOption = "safetensors",
+    kind: GgufTypeOption = None,
 ) -> None:
-    """Write a policy to a self-contained folder: safetensors, tokenizer, model card. Print how to serve it with vLLM.
+    """Write a policy to a self-contained folder: safetensors or GGUF, tokenizer, model card. Print how to serve it.
 
     Example: `rewardflow export champion /srv/models/arithmetic`
     """
-    from tasks.pages.model_card import serve_commands
+    require_gguf_for_type(form, kind)
+    from tasks.pages.model_card import llama_server_command, serve_commands
     from tasks.registered import export as exporting
     from tasks.tracking import recorded, store
 
     exporting.require_empty(folder)
     store.open_for_reading(state_folder())
     record = recorded.recorded(version, lambda: meant_policy(model))
+    if form == "gguf":
+        file = exporting.export_gguf(record, folder, kind, licence)
+        assert record.version is not None, "only versions are exported"
+        command = llama_server_command(str(file.absolute()), exporting.served_name(record.version))
+        print(f"{record.label}: {file}\n\n{command}")
+        return
     exporting.export(record, folder, licence)
     assert record.version is not None, "only versions are exported"
     gpu, cpu = serve_commands(str(folder.absolute()), exporting.served_name(record.version))

@@ -15,7 +15,7 @@ from models.evaluation.gate.budget import Look, next_look
 from tasks.gate.gate_split import digest_of, sketch_of
 from tasks.judging import ledger
 from tasks.judging.answers import AnswerSet, Drawing
-from tasks.judging.measuring import Measured, Missing, measure
+from tasks.judging.measuring import Measurement, Missing, measure
 from tasks.judging.problems import Problems, problems_of_sources, read_problems
 from tasks.judging.sources import Source, answers_of, source_of
 from tasks.judging.verdict import Judgement, JudgeSettings, compared, judge
@@ -127,7 +127,7 @@ def _default_verifier(champion: AnswerSet, candidate: AnswerSet) -> Verifier | N
     return open_verifier(EXACT)
 
 
-def _look(measured: Measured, metric: str, verifier: str, wanted: Comparison) -> Look:
+def _look(measured: Measurement, metric: str, verifier: str, wanted: Comparison) -> Look:
     gate = wanted.settings.gate
     what = compared(measured, metric, verifier)
     problems = _identities(measured)
@@ -141,5 +141,5 @@ def _look(measured: Measured, metric: str, verifier: str, wanted: Comparison) ->
     return ledger.take_look(wanted.ledger, problems, what, gate, metric, *sources)
 
 
-def _identities(measured: Measured) -> list[str]:
+def _identities(measured: Measurement) -> list[str]:
     return [problem.identity for problem in measured.problems]

@@ -16,7 +16,7 @@ from models.evaluation.metrics import UNBOUNDED, compiled_patterns, known_metric
 from models.evaluation.records import Completion, PromptRecord
 from tasks.judging.answers import AnswerSet, GivenAnswer
 from tasks.judging.problems import Assigned, JudgedProblem, Problems, assigned
-from tasks.judging.verifiers import Tried, Verifier
+from tasks.judging.verifiers import AttemptedAnswer, Verifier
 
 Missing = Literal["refuse", "wrong", "skip"]
 """What a problem without an answer is: an error, a wrong answer, or left out on both sides."""
@@ -91,7 +91,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Both sides on the same problems, in the same order."""
 
     problems: Sequence[JudgedProblem]
@@ -122,7 +122,7 @@ def measure(
     verifier: Verifier | None,
     missing: Missing = "refuse",
     score_range: tuple[float, float] = (0.0, 1.0),
-) -> Measured:
+) -> Measurement:
     """Verify and score the answers of both sides.
 
     Args:
@@ -160,7 +160,7 @@ def measure(
         if side.missing:
             notes.append(f"{answers.source}: {side.missing:,} problems have no answer and count as wrong")
         made.append(side)
-    return Measured(kept, made[0], made[1], tuple(notes))
+    return Measurement(kept, made[0], made[1], tuple(notes))
 
 
 def _check_complete(answers: AnswerSet, of_problems: Assigned, problems: Problems) -> None:
@@ -219,7 +219,7 @@ def _verified(
                 f"the problem {shortened(problem.id, 40)!r} has no expected answer, which the verifier "
                 f"{verifier.name} compares with; --data names problems with answers"
             )
-    tried = [Tried(problem, answer.text or "", answer.finished) for problem, answer in flat]
+    tried = [AttemptedAnswer(problem, answer.text or "", answer.finished) for problem, answer in flat]
     values = {STRICT: verifier.strict(tried)}
     if verifier.lenient is not None:
         values[LENIENT] = verifier.lenient(tried)

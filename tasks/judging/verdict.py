@@ -19,7 +19,7 @@ from models.evaluation.gate.checks import GateCheck, not_finite, share_kept, wit
 from models.evaluation.gate.evidence import is_findable, problems_needed
 from models.evaluation.gate.gate import GateSettings, Verdict, better_check, guard_checks
 from models.evaluation.measured import Values
-from tasks.judging.measuring import STRICT, Measured
+from tasks.judging.measuring import STRICT, Measurement
 
 Decision = Literal["better", "not_shown", "refused"]
 """`refused`: a guard failed, whether or not the candidate is better."""
@@ -85,14 +85,14 @@ class Judgement:
     needed: Mapping[float, int | None]
     """True difference -> problems with which it is found with 80 % power, at this look and spread; None: no number of
     problems suffices."""
-    measured: Measured
+    measured: Measurement
     settings: JudgeSettings
     ledger: str = ""
     """Where looks are counted; empty: nowhere, this is the only look."""
     verifier: str = ""
 
 
-def primary_metric(measured: Measured, settings: JudgeSettings) -> str:
+def primary_metric(measured: Measurement, settings: JudgeSettings) -> str:
     """Return the primary metric: the named one, strict accuracy, or the only one that both sides have.
 
     Raises:
@@ -124,7 +124,7 @@ def partner(strict: str, names: Sequence[str]) -> str | None:
 
 
 def judge(
-    measured: Measured,
+    measured: Measurement,
     settings: JudgeSettings,
     take_look: Callable[[str], Look],
     *,
@@ -180,7 +180,7 @@ def judge(
     )
 
 
-def compared(measured: Measured, metric: str, verifier: str) -> str:
+def compared(measured: Measurement, metric: str, verifier: str) -> str:
     """Return a text that identifies a comparison: the same answers, judged by the same metric, are one look."""
     parts = [measured.candidate.answers.digest, measured.champion.answers.digest, metric, verifier]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -193,7 +193,7 @@ def _decision(verdict: Verdict) -> Decision:
     return "not_shown" if better.failed else "better"
 
 
-def _text_guards(measured: Measured, gate: GateSettings) -> GateSettings:
+def _text_guards(measured: Measurement, gate: GateSettings) -> GateSettings:
     """Return the settings with the guards that cannot be computed from the sources off.
 
     Raises:
@@ -210,11 +210,11 @@ def _text_guards(measured: Measured, gate: GateSettings) -> GateSettings:
     return replace(gate, **off)  # type: ignore[arg-type]
 
 
-def _pair(measured: Measured, name: str) -> tuple[Values, Values]:
+def _pair(measured: Measurement, name: str) -> tuple[Values, Values]:
     return measured.candidate.values(name), measured.champion.values(name)
 
 
-def _share(measured: Measured, name: str) -> tuple[Values, Values]:
+def _share(measured: Measurement, name: str) -> tuple[Values, Values]:
     """Return a metric of both sides, candidate first.
 
     Raises:
@@ -231,7 +231,7 @@ def _share(measured: Measured, name: str) -> tuple[Values, Values]:
     return _pair(measured, name)
 
 
-def _shown(measured: Measured) -> list[str]:
+def _shown(measured: Measurement) -> list[str]:
     return [name for name in measured.shared if not any(np.isnan(v).any() for v in _pair(measured, name))][:MOST_SHOWN]
 
 
@@ -250,7 +250,7 @@ def _difference(new: Values, old: Values, confidence: float) -> Interval:
     return Interval(change.estimate, change.bound(two_sided, -1), change.bound(two_sided, 1))
 
 
-def _split(strict: str, lenient: str, measured: Measured, confidence: float) -> FormSplit:
+def _split(strict: str, lenient: str, measured: Measurement, confidence: float) -> FormSplit:
     strict_values, lenient_values = _pair(measured, strict), _pair(measured, lenient)
     gaps = [of_strict - of_lenient for of_strict, of_lenient in zip(strict_values, lenient_values, strict=True)]
     return FormSplit(

@@ -23,7 +23,7 @@ EXACT, WHOLE = "exact_answer", "whole_text"
 """Names of the verifiers that need no torch: the marked answer of a text, and a text that is the answer alone."""
 
 
-class Tried(NamedTuple):
+class AttemptedAnswer(NamedTuple):
     """A text that is to be verified."""
 
     problem: JudgedProblem
@@ -31,7 +31,7 @@ class Tried(NamedTuple):
     finished: bool
 
 
-Decide = Callable[[Sequence[Tried]], list[float]]
+Decide = Callable[[Sequence[AttemptedAnswer]], list[float]]
 """Function that returns the value of each text, [texts], in [0, 1]."""
 
 
@@ -72,7 +72,7 @@ def open_verifier(given: str) -> Verifier:
 LAST_NUMBER = "an answer without a mark (the last number or the whole text), and a text that was cut"
 
 
-def _exact(tried: Sequence[Tried]) -> list[float]:
+def _exact(tried: Sequence[AttemptedAnswer]) -> list[float]:
     given = [extract_answer(text) if finished else None for _, text, finished in tried]
     return [
         float(answer is not None and same_answer(answer, problem.answer))
@@ -80,14 +80,14 @@ def _exact(tried: Sequence[Tried]) -> list[float]:
     ]
 
 
-def _exact_leniently(tried: Sequence[Tried]) -> list[float]:
+def _exact_leniently(tried: Sequence[AttemptedAnswer]) -> list[float]:
     return [
         float(same_answer(extract_answer(text, last_number=True), problem.answer) or same_answer(text, problem.answer))
         for problem, text, _ in tried
     ]
 
 
-def _whole(tried: Sequence[Tried]) -> list[float]:
+def _whole(tried: Sequence[AttemptedAnswer]) -> list[float]:
     return [float(finished and same_answer(text, problem.answer)) for problem, text, finished in tried]
 
 
@@ -118,7 +118,7 @@ def _of_part(settings: Any) -> Verifier:
 
 
 def _strict(part: Verifying) -> Decide:
-    def strict(tried: Sequence[Tried]) -> list[float]:
+    def strict(tried: Sequence[AttemptedAnswer]) -> list[float]:
         return [float(right) for right in part.right(_attempts(tried))]
 
     return strict
@@ -134,13 +134,13 @@ def _lenient(part: Verifying) -> tuple[Decide | None, str]:
     if stated is None or extract_answer(stated) is None:
         return None, ""
 
-    def lenient(tried: Sequence[Tried]) -> list[float]:
+    def lenient(tried: Sequence[AttemptedAnswer]) -> list[float]:
         return [float(right) for right in part.right(_attempts([_marked(each) for each in tried]))]
 
     return lenient, LAST_NUMBER
 
 
-def _marked(tried: Tried) -> Tried:
+def _marked(tried: AttemptedAnswer) -> AttemptedAnswer:
     """Return a text with its answer marked: the last number, or else the whole text."""
     if extract_answer(tried.text) is not None:
         return tried._replace(finished=True)
@@ -148,7 +148,7 @@ def _marked(tried: Tried) -> Tried:
     return tried._replace(text=f"\\boxed{{{answer}}}", finished=True)
 
 
-def _attempts(tried: Sequence[Tried]) -> list[Any]:
+def _attempts(tried: Sequence[AttemptedAnswer]) -> list[Any]:
     from models.method.attempt import Attempt
     from models.method.problem import Problem
 

@@ -11,6 +11,8 @@ import yaml
 from models.evaluation.bootstrap import Interval
 from models.policies.base_models.catalogue import entry_with
 from models.policies.base_models.source import BaseModelSource
+from models.policies.base_models.store import SUFFIX
+from models.policies.folder import is_registered
 from models.policies.use import PolicyUse
 from models.text.prompt_form import PLACE, PromptForm
 from tasks.pages.description import CheckLike, cell, code, fenced, gate_table, number, section, table
@@ -59,6 +61,8 @@ class Card:
     """Text around every prompt in training and evaluation."""
     chat: Chat
     served_name: str
+    gguf: str = ""
+    """Name of the GGUF file that the folder holds; empty if it holds safetensors."""
 
 
 def model_card(card: Card, folder: str) -> str:
@@ -71,10 +75,11 @@ def model_card(card: Card, folder: str) -> str:
     head = yaml.safe_dump(_front_matter(card), sort_keys=False, allow_unicode=True)
     gate_text = "\n\n".join(filter(None, (cell(card.verdict), cell(card.compared), gate_table(card.checks))))
     aliases = f" ({', '.join(card.aliases)})" if card.aliases else ""
+    made = "merged from others" if card.origin.get("merged from") else "fine-tuned by reinforcement learning"
     parts = (
         f"---\n{head}---",
         f"# {card.name} version {card.version}{aliases}",
-        "A policy that Rewardflow fine-tuned by reinforcement learning.",
+        f"A policy that Rewardflow {made}.",
         section("Use", _use(card, folder)),
         section("Evaluation", _evaluation(card)),
         section("Gate", gate_text or "No gate has judged this version."),
@@ -96,17 +101,29 @@ def serve_commands(folder: str, served_name: str) -> tuple[str, str]:
     )
 
 
+def llama_server_command(file: str, served_name: str) -> str:
+    """Return the command with which llama.cpp serves a GGUF file."""
+    return f"llama-server --model {file} --alias {served_name} --jinja"
+
+
+def hub_base(card: Card) -> str:
+    """Return the hub id of the base model, without a commit; empty if it is not known to be on the hub."""
+    elsewhere = card.base.startswith((".", "/", "~")) or is_registered(card.base) or card.base.lower().endswith(SUFFIX)
+    if card.base.count("/") == 1 and not elsewhere:
+        return card.base.partition("@")[0]
+    entry = entry_with(card.source.gguf_sha256) if card.source is not None else None
+    return f"{entry.publisher}/{entry.title}" if entry is not None else ""
+
+
 def _front_matter(card: Card) -> dict[str, object]:
     licence = card.licence or (card.source.licence if card.source else "")
     facts: dict[str, object] = {"license": licence or "other"}
     if not licence:
         facts["license_name"] = NOT_STATED
-    facts |= {"library_name": "transformers", "pipeline_tag": "text-generation"}
-    facts["tags"] = ["rewardflow", "reinforcement-learning"]
-    if card.base.count("/") == 1 and not card.base.startswith((".", "/", "~")):
-        facts["base_model"] = card.base.partition("@")[0]
-    elif card.source is not None and (entry := entry_with(card.source.gguf_sha256)) is not None:
-        facts["base_model"] = f"{entry.publisher}/{entry.title}"
+    facts |= {"library_name": "gguf" if card.gguf else "transformers", "pipeline_tag": "text-generation"}
+    facts["tags"] = ["rewardflow", "reinforcement-learning", *(["gguf"] if card.gguf else [])]
+    if base := hub_base(card):
+        facts["base_model"] = base
     if card.metrics:
         metrics = [
             {"type": name, "name": name, "value": round(value.estimate, 6)} for name, value in card.metrics.items()
@@ -121,11 +138,18 @@ def _front_matter(card: Card) -> dict[str, object]:
 
 
 def _use(card: Card, folder: str) -> str:
-    gpu, cpu = serve_commands(folder, card.served_name)
-    example = (
-        "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
-        f'model, tokenizer = (kind.from_pretrained("{folder}") for kind in (AutoModelForCausalLM, AutoTokenizer))'
-    )
+    if card.gguf:
+        command = llama_server_command(f"{folder}/{card.gguf}", card.served_name)
+        commands = [
+            fenced(f"{command}\n# as the base of another policy: --set policy.base={folder}/{card.gguf}", "bash")
+        ]
+    else:
+        gpu, cpu = serve_commands(folder, card.served_name)
+        example = (
+            "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+            f'model, tokenizer = (kind.from_pretrained("{folder}") for kind in (AutoModelForCausalLM, AutoTokenizer))'
+        )
+        commands = [fenced(f"{gpu}\n# on a CPU:\n{cpu}", "bash"), fenced(example, "python")]
     notes = []
     if card.chat == "plain":
         notes.append("It was trained on plain prompts. A chat of one user message is such a prompt, token by token "
@@ -145,7 +169,7 @@ def _use(card: Card, folder: str) -> str:
     if card.use.gated or card.use.mask_top_p < 1:
         notes.append("Its completions are drawn with a second model that is in this folder (`use.json`), which vLLM "
                      "and transformers by themselves do not do: what they draw is another policy.")  # fmt: skip
-    return "\n\n".join([fenced(f"{gpu}\n# on a CPU:\n{cpu}", "bash"), fenced(example, "python"), *notes])
+    return "\n\n".join([*commands, *notes])
 
 
 def _evaluation(card: Card) -> str:

@@ -1,4 +1,4 @@
-"""Export of a registered policy as a self-contained folder: safetensors weights, tokenizer and model card."""
+"""Export of a registered policy as a self-contained folder: weights as safetensors or GGUF, tokenizer, model card."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from models.base.atomic_write import replace_folder, write_file
+from models.base.disk import share_file
 from models.base.errors import UserError
 from models.evaluation.gate.paired_change import metric_intervals
-from models.policies.base_models.source import licence_file, read_source
+from models.policies.base_models.gguf_writer import GgufOrigin, GgufType, write_gguf
+from models.policies.base_models.source import carry_source, licence_file, read_source
 from models.policies.folder import check_model_folder, hash_folder
 from models.policies.use import read_use
 from models.text.chat_template import write_plain_template
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.unwritten import write_tags
-from tasks.pages.model_card import Card, Chat, model_card
+from tasks.pages.model_card import Card, Chat, hub_base, model_card
 from tasks.registered.evaluation_difference import metric_names, read_answers
 from tasks.registered.files import registered_files
 from tasks.registered.recorded_recipe import WHOLE
@@ -41,19 +44,79 @@ MAKING, USING = ".lock", ".use"
 `rewardflow gc` keeps them: a lock whose file is deleted no longer blocks other processes."""
 
 
-def export(record: VersionRecord, target: Path, licence: str = "") -> None:
+def export(record: VersionRecord, target: Path, licence: str = "", *, share: bool = False) -> None:
     """Write a version's model folder with its card to `target`, atomically.
 
     Args:
         record: the record of the version.
         target: a folder that does not exist yet, or is empty.
         licence: identifier as on the Hub; empty if unknown.
+        share: whether the weights may be hard links to the registered files, for a folder that is only read.
 
     Raises:
         UserError: the folder is not empty, `record` is not a policy's version, or its files are gone or are not the
             registered ones.
     """
     require_empty(target)
+    version, original = exported_files(record)
+    with _written(target) as partial_folder:
+        chat = _assemble(record, original, partial_folder, share_file if share else shutil.copyfile)
+        text = model_card(card_of(record, version, original, licence, chat), f"./{target.name}")
+        (partial_folder / CARD).write_text(text, encoding="utf-8")
+
+
+def export_gguf(record: VersionRecord, target: Path, kind: GgufType | None = None, licence: str = "") -> Path:
+    """Write a version as one GGUF file to `target`, with its card and licence, atomically. Return the file.
+
+    Args:
+        record: see `export`.
+        target: see `export`.
+        kind: type of the matrices; None: the type of the version's weights.
+        licence: see `export`.
+
+    Raises:
+        UserError: see `export`; or GGUF cannot describe the model or its tokenizer.
+    """
+    require_empty(target)
+    version, original = exported_files(record)
+    use, source = read_use(original), read_source(original)
+    if use.gated or use.mask_top_p < 1:
+        raise UserError(f"{record.label}: its completions are drawn with a second model, which GGUF cannot describe")
+    if recipe_of(record).get("policy", {}).get("trust_remote_code"):
+        raise UserError(f"{record.label}: GGUF cannot describe a model that runs code of its own (trust_remote_code)")
+    with _written(target) as partial_folder:
+        whole = partial_folder / "safetensors"
+        whole.mkdir()
+        chat = _assemble(record, original, whole, share_file)
+        card = card_of(record, version, original, licence, chat)
+        name = served_name(version)
+        repository = hub_base(card)
+        facts = {"weights_sha256": tags.WEIGHTS_SHA256, "commit": tags.GIT_COMMIT, "base_source": tags.BASE_SOURCE}
+        origin = GgufOrigin(
+            name=name,
+            version=str(version.version),
+            licence=licence or (source.licence if source is not None else ""),
+            description=f"{version.name} version {version.version}, a policy that Rewardflow trained",
+            base=repository.rpartition("/")[2] or (source.name if source is not None else ""),
+            base_repository=f"https://huggingface.co/{repository}" if repository else "",
+            more={f"rewardflow.{key}": record.facts.get(tag, "") for key, tag in facts.items()},
+        )
+        written = write_gguf(whole, partial_folder / "model.gguf", kind, origin)
+        file = f"{name}-{written.upper()}.gguf"
+        (partial_folder / "model.gguf").rename(partial_folder / file)
+        text = model_card(replace(card, gguf=file), f"./{target.name}")
+        (partial_folder / CARD).write_text(text, encoding="utf-8")
+        carry_source(whole, partial_folder)
+        shutil.rmtree(whole)
+    return target / file
+
+
+def exported_files(record: VersionRecord) -> tuple[VersionInfo, Path]:
+    """Return the version that a record describes, and its registered model folder, which is not to be changed.
+
+    Raises:
+        UserError: `record` is not a policy's version, or its files are gone or are not the registered ones.
+    """
     version = record.version
     if version is None:
         raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be exported")
@@ -62,17 +125,38 @@ def export(record: VersionRecord, target: Path, licence: str = "") -> None:
     architectures = json.loads((original / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
     if any("SequenceClassification" in name for name in architectures):
         raise UserError(f"{record.label} is a reward model; policies are exported")
+    return version, original
+
+
+@contextmanager
+def _written(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `target`; an error of the file system is a UserError."""
     try:
         with replace_folder(target.absolute()) as partial_folder:
-            # copyfile: the copies get the usual permissions, so that others may read them
-            shutil.copytree(original, partial_folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
-            chat = _settle_chat(record, partial_folder)
-            trusted = bool(recipe_of(record).get("policy", {}).get("trust_remote_code"))
-            write_tags(partial_folder, ends_of_folder(partial_folder), trust_remote_code=trusted)
-            text = model_card(card_of(record, version, original, licence, chat), f"./{target.name}")
-            (partial_folder / CARD).write_text(text, encoding="utf-8")
+            yield partial_folder
     except OSError as error:
         raise UserError(f"{target}: cannot be written ({error.strerror})") from None
+
+
+def _assemble(record: VersionRecord, original: Path, folder: Path, place: Callable[[Path, Path], object]) -> Chat:
+    """Fill a folder with a version's model, with its chat template settled and its tags as text.
+
+    Args:
+        place: puts a file of weights into the folder.
+
+    Returns:
+        The kind of its chat.
+    """
+
+    def put(source: str, into: str) -> None:
+        # copyfile: the copies get the usual permissions, so that others may read them
+        (place if source.endswith(".safetensors") else shutil.copyfile)(Path(source), Path(into))
+
+    shutil.copytree(original, folder, copy_function=put, dirs_exist_ok=True)
+    chat = _settle_chat(record, folder)
+    trusted = bool(recipe_of(record).get("policy", {}).get("trust_remote_code"))
+    write_tags(folder, ends_of_folder(folder), trust_remote_code=trusted)
+    return chat
 
 
 @contextmanager
@@ -177,6 +261,7 @@ def card_of(record: VersionRecord, version: VersionInfo, folder: Path, licence: 
         "data revision": facts.get(tags.DATA_REVISION, ""),
         "seed": facts.get(tags.SEED, ""),
         "reward model": facts.get(tags.REWARD_MODEL_VERSION, ""),
+        "merged from": facts.get(tags.MERGED_FROM, ""),
         "trained on from": facts.get(tags.BASE_VERSION, ""),
         "base model": facts.get(tags.BASE_SOURCE, ""),
         "weights sha256": facts.get(tags.WEIGHTS_SHA256, ""),

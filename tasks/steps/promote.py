@@ -219,6 +219,7 @@ def _shown_origin(
         "held-out problems": candidate.headline,
         "training": f"[{cell(trained.headline)}]({summaries.page_of_run(trained.run_id)})",
         "flow's run": f"[curves, samples, steps]({summaries.page_of_run(parent_run)})",
+        "merged from": inherited.get(tags.MERGED_FROM, ""),
         "recipe": recipe.name,
         "reward model": rewarded.links["version"] if rewarded else "",
         "commit": inherited.get(tags.GIT_COMMIT, ""),

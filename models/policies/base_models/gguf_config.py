@@ -13,6 +13,8 @@ from models.base.errors import UserError, listed
 from models.policies.base_models.gguf_file import GgufFile
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from transformers import PretrainedConfig
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
@@ -118,14 +120,22 @@ def _llama3_scaling(file: GgufFile, base: float, head: int) -> dict[str, Any]:
 
     given = file.values(ROPE_FACTORS).reshape(-1)
     factor = float(given.max(initial=1.0))
+    expected = llama3_factors(factor, base, head)
+    if given.shape != expected.shape or not np.allclose(given, expected, rtol=1e-4):
+        raise UserError(f"{file.path}: {ROPE_FACTORS}: a scaling of rotary frequencies that is not supported")
+    return {"rope_type": "llama3", "factor": factor} | LLAMA3_ROPE
+
+
+def llama3_factors(factor: float, base: float, head: int) -> NDArray[np.float32]:
+    """Return the divisors of the rotary frequencies in Llama 3's scaling with its usual constants, [head / 2]."""
+    import numpy as np
+
     low, high, length = LLAMA3_ROPE.values()
     wave = 2 * math.pi * base ** (np.arange(0, head, 2) / head)
     smooth = (length / wave - low) / (high - low)
     between = 1 / ((1 - smooth) / factor + smooth)
-    expected = np.where(wave > length / low, factor, np.where(wave < length / high, 1.0, between))
-    if given.shape != expected.shape or not np.allclose(given, expected, rtol=1e-4):
-        raise UserError(f"{file.path}: {ROPE_FACTORS}: a scaling of rotary frequencies that is not supported")
-    return {"rope_type": "llama3", "factor": factor} | LLAMA3_ROPE
+    divisors = np.where(wave > length / low, factor, np.where(wave < length / high, 1.0, between))
+    return divisors.astype(np.float32)
 
 
 def _whole(file: GgufFile, key: str, default: int | None = None) -> int:

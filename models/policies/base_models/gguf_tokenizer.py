@@ -7,6 +7,7 @@ transformers also use another token for the one that ends a text.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError, shortened
@@ -60,17 +61,19 @@ def tokenizer_of(file: GgufFile) -> PreTrainedTokenizerBase:
     except Exception as error:  # damaged metadata fails in many ways
         raise UserError(f"{file.path}: its tokenizer cannot be built ({shortened(error, 120)})") from None
     if kind == "gpt2":
-        made.backend_tokenizer.pre_tokenizer = _pre_tokenizer(str(name))
+        made.backend_tokenizer.pre_tokenizer = pre_tokenizer(str(name))
         if name in COMPOSED:
             made.backend_tokenizer.normalizer = NFC()
     _name_specials(made, file)
+    _leave_out_invented(made, file)
     if file.metadata.get("tokenizer.ggml.add_bos_token", kind == "llama" or name in BEGINS):
         _begin_with(made, file)
     tokenizer: PreTrainedTokenizerBase = made
     return tokenizer
 
 
-def _pre_tokenizer(name: str) -> Any:
+def pre_tokenizer(name: str) -> Any:
+    """Return the pre-tokenizer of the tokenizers library that a name in the format means."""
     from tokenizers import Regex, pre_tokenizers
 
     split = SPLITS[name]
@@ -91,6 +94,21 @@ def _name_specials(tokenizer: Any, file: GgufFile) -> None:
             continue
         setattr(tokenizer, f"{role}_token", tokenizer.convert_ids_to_tokens(int(number)))
         tokenizer.init_kwargs.pop(f"{role}_token_id", None)
+
+
+def _leave_out_invented(tokenizer: Any, file: GgufFile) -> None:
+    """Remove the token for unknown text that transformers adds after the tokens of a file without one."""
+    from tokenizers import Tokenizer
+
+    tokens = len(file.metadata["tokenizer.ggml.tokens"])
+    invented = [token.content for number, token in tokenizer.added_tokens_decoder.items() if number >= tokens]
+    if not invented:
+        return
+    if tokenizer.unk_token in invented:
+        tokenizer.unk_token = None
+    parts = json.loads(tokenizer.backend_tokenizer.to_str())
+    parts["added_tokens"] = [token for token in parts["added_tokens"] if token["id"] < tokens]
+    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(parts))
 
 
 def _begin_with(tokenizer: Any, file: GgufFile) -> None:
