@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
-from models.base.errors import shortened
+from models.base.errors import UserError, shortened
 from models.base.user_code.state import ABSENT, Key, differences, read_state, write_state
 
 Result = TypeVar("Result")
@@ -136,8 +136,12 @@ def restored(file: str, *, continues: bool = False, engine_works: bool = False) 
     ignored = {"torch"} if engine_works else set()
     write_state({key: mine[key] for key in mine if key[0] not in ignored and (follows or key not in _TORCH_RANDOM)})
     _active.add(file)
+    stopped = False
     try:
         yield
+    except (RunStops, UserError):  # the latter is that of a step's time limit
+        stopped = True
+        raise
     finally:
         _active.discard(file)
         after = read_state()
@@ -148,7 +152,7 @@ def restored(file: str, *, continues: bool = False, engine_works: bool = False) 
         if seed is not None:
             _torch_seed[file] = seed
         write_state(changed)
-        _restore_alarm(alarm)
+        _restore_alarm(alarm, stopped)
         if sys.stdin is not None and sys.stdin.closed:  # `exit()` and `quit()` close it, and with it descriptor 0
             sys.stdin = open(os.devnull)  # noqa: SIM115 - stays open: the first descriptor of the process
 
@@ -220,8 +224,11 @@ def _alarm() -> tuple[float, float] | None:
     return (time.monotonic() + left, interval) if left else None
 
 
-def _restore_alarm(earlier: tuple[float, float] | None) -> None:
+def _restore_alarm(earlier: tuple[float, float] | None, stopped: bool) -> None:
+    """Set the alarm of before the call again, unless the run stopped the call by it."""
     now = _alarm()
+    if stopped and now is None and earlier is not None and earlier[0] <= time.monotonic():
+        return
     if earlier is None:
         if now is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,17 +63,23 @@ class WandbRun:
         offline = os.environ.get("WANDB_MODE") in ("offline", "dryrun")  # W&B warns of `resume` then, and ignores it
         if place.resumed and offline:
             _delete_unsynchronised(base / "wandb", place.run_id)
-        self._run: Any = wandb.init(
-            project=os.environ.get("WANDB_PROJECT") or plain(place.project),
-            id=place.run_id,
-            name=place.name,
-            group=place.group,
-            job_type=place.step or "flow",
-            dir=str(base),
-            resume=None if offline else "allow",
-            reinit="create_new",
-            settings=settings,
-        )
+        # W&B replaces both to learn the exit status; the tracking closes the run with its status.
+        hooks = {name: getattr(sys, name) for name in ("exit", "excepthook")}
+        try:
+            self._run: Any = wandb.init(
+                project=os.environ.get("WANDB_PROJECT") or plain(place.project),
+                id=place.run_id,
+                name=place.name,
+                group=place.group,
+                job_type=place.step or "flow",
+                dir=str(base),
+                resume=None if offline else "allow",
+                reinit="create_new",
+                settings=settings,
+            )
+        finally:
+            for name, hook in hooks.items():
+                setattr(sys, name, hook)
         self._run.define_metric("*", step_metric="step")
         self._curves: set[str] = set()
         self._number = -1

@@ -27,6 +27,7 @@ def validator(schema: dict[str, Any]) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
+@pytest.mark.thorough
 def test_every_recipe_is_valid_as_its_file_is_written(validator: Draft202012Validator) -> None:
     refused = {
         file.stem: error.message[:200]

@@ -135,7 +135,7 @@ def test_a_mirror_has_params_tags_texts_and_every_point_with_its_step(
     name: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(choice.VARIABLE, name)
-    began = time.time()
+    exit_functions, began = (sys.exit, sys.excepthook), time.time()
     flow, step = training(home, f"sums_{name}")
     group = f"sums_{name}-{flow[:8]}"
     of_flow = READERS[name](home, f"sums_{name}", group)
@@ -157,6 +157,7 @@ def test_a_mirror_has_params_tags_texts_and_every_point_with_its_step(
     assert not {key for key in shown if key.startswith("mlflow.") and key != records.NOTE}
     assert not shown & {tags.HOST, tags.PLACE, tags.PID, tags.STATE_FOLDER}
     assert tags.MIRROR_OFF not in expected.tags and not list((home / "mirrors/unfinished").iterdir())
+    assert (sys.exit, sys.excepthook) == exit_functions
 
 
 @needs("tensorboard")
@@ -187,6 +188,7 @@ def test_steps_that_begin_again_with_a_second_curve_keep_their_number_in_wandb(
 # ---------------------------------------- resume
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @needs(*choice.NAMES)
 def test_a_killed_run_that_is_resumed_continues_in_its_mirror_runs_with_every_point_once(
