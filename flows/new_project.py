@@ -56,9 +56,10 @@ def create_project(folder: Path) -> list[str]:
                 made.rename(folder)
             else:
                 for entry in sorted(made.iterdir()):
-                    shutil.copytree(entry, folder / entry.name, dirs_exist_ok=True) if entry.is_dir() else entry.rename(
-                        folder / entry.name
-                    )
+                    if entry.is_dir():
+                        shutil.copytree(entry, folder / entry.name, dirs_exist_ok=True)
+                    else:
+                        entry.rename(folder / entry.name)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({error.strerror or error})") from None
     return list(files)

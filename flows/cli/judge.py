@@ -137,7 +137,7 @@ def judge(
         candidate=candidate,
         data=data,
         form=form,
-        columns=dict(_pair("--column", text, "prompt=question") for text in columns or []),
+        columns=dict(_pairs("--column", columns, "prompt=question")),
         limit=problems,
         verifier=verifier,
         missing=missing,

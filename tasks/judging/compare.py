@@ -111,13 +111,13 @@ def _read(
     sources: Sequence[Source], problems: Problems | None, wanted: Comparison, model: Callable[[], str]
 ) -> list[AnswerSet]:
     """Read both sources; models of one architecture that answer here share an engine."""
-    asked = problems.rows if problems is not None else ()
+    rows = problems.rows if problems is not None else ()
     with ExitStack() as opened:
         if any(source.draws_here for source in sources):
             from tasks.compute.shared_engine import shared_engine
 
             opened.enter_context(shared_engine())
-        return [answers_of(source, asked, wanted.drawing, model) for source in sources]
+        return [answers_of(source, rows, wanted.drawing, model) for source in sources]
 
 
 def _default_verifier(champion: AnswerSet, candidate: AnswerSet) -> Verifier | None:
