@@ -53,6 +53,7 @@ def by_definition(
     return log_softmax.gather(1, targets[:, None]).squeeze(1), entropy
 
 
+@pytest.mark.rotating(of=3)
 @pytest.mark.parametrize("elements", [2**21, 7 * 256, 300])
 @pytest.mark.parametrize("softcap", [None, 5.0])
 @pytest.mark.parametrize("with_bias", [False, True])

@@ -143,6 +143,7 @@ def test_a_script_prints_and_its_fault_names_the_line(sandbox: Sandbox) -> None:
     )
 
 
+@pytest.mark.rotating(of=3)
 def test_a_script_that_prints_without_end_is_cut_and_one_without_end_is_late(sandbox: Sandbox) -> None:
     cut = sandbox.script("while True:\n    print('x' * 100)")
     assert cut.cut and len(cut.output) == 1 << 10

@@ -37,6 +37,7 @@ def simulator() -> None:
         pytest.skip(REASON)
 
 
+@pytest.mark.rotating(of=3)
 @simulated
 @pytest.mark.parametrize(
     "text, worth",

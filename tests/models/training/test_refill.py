@@ -153,6 +153,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_in
     assert not same_weights(whole, plain)
 
 
+@pytest.mark.rotating(of=3)
 def test_a_budget_of_completions_ends_the_run_with_the_round_that_reaches_it_resumed_or_not(
     start: Path, tmp_path: Path
 ) -> None:

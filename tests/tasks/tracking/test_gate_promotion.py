@@ -113,6 +113,7 @@ def looks(split: str = "aaaa") -> int:
     return int(json.loads(registry.model_tags(NAME)[tags.LOOKS + split])["looks"])
 
 
+@pytest.mark.rotating(of=3)
 def test_every_judgement_is_a_look_and_the_same_weights_are_judged_once(night):
     assert night("one", 3, 1).decision == "promoted"
     assert night("two", 3, 3).decision == "kept"
@@ -129,6 +130,7 @@ def test_one_nan_among_the_reward_scores_refuses_and_says_so(night):
     assert registry.champion(NAME) is None
 
 
+@pytest.mark.rotating(of=3)
 def test_kept_says_what_could_not_have_been_seen(night):
     night("one", 3, 1)
     promotion = night("two", 3, 3)
@@ -137,6 +139,7 @@ def test_kept_says_what_could_not_have_been_seen(night):
     assert "look 2 of 365" in page and "error budget" in page
 
 
+@pytest.mark.rotating(of=3)
 def test_no_sample_of_the_gates_problems_reaches_a_run_or_a_version(night):
     promotion = night("one", 3, 1)
     version = registry.version_info(NAME, promotion.version)

@@ -60,6 +60,7 @@ def assert_same(made: list[Rollout], expected: list[Rollout]) -> None:
         torch.testing.assert_close(mine.behaviour_log_probs, theirs.behaviour_log_probs, rtol=0, atol=1e-5)
 
 
+@pytest.mark.rotating(of=3)
 @pytest.mark.parametrize(
     "make",
     [

@@ -156,6 +156,7 @@ def constant(value: float) -> Signal:
     return Signal([torch.full((len(completion),), value) for completion in COMPLETIONS])
 
 
+@pytest.mark.rotating(of=3)
 def test_it_learns_which_tokens_the_policy_should_write() -> None:
     part = Selective(share=0.5, passes=300, learning_rate=1e-2)
     resources = resources_with(part)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -64,6 +65,7 @@ def test_steps_are_cut_where_the_text_of_the_tokens_says() -> None:
     ]
 
 
+@pytest.mark.rotating(of=3)
 def test_the_critic_finds_the_step_that_decided() -> None:
     """In both completions of the first prompt, the first step determines the reward and the second adds nothing."""
     advantage = StepDifference(critic=CriticSettings(optimiser=RISING))

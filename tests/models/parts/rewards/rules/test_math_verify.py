@@ -67,6 +67,7 @@ def solutions(shared_data: Path) -> list[tuple[str, str, bool]]:
     return made
 
 
+@pytest.mark.rotating(of=3)
 def test_gsm8k_s_references_and_model_solutions_are_judged_as_their_labels_say(shared_data: Path) -> None:
     made = solutions(shared_data)
     attempts = [Attempt(Problem("p", "", answer), text, True) for text, answer, _ in made]
