@@ -58,6 +58,8 @@ def _train_missing(options: argparse.Namespace) -> None:
     """Run every experiment, side and seed that has no record."""
     if options.data is None:
         raise UserError("--data: missing; it names the folder with gsm8k_train.jsonl and the other data sets")
+    if options.work is not None:
+        options.work.mkdir(parents=True, exist_ok=True)
     sides = options.sides or [side for side in SIDES if side == "ours" or has_trl()]
     if "trl" in sides and not has_trl():
         raise UserError("--sides trl: TRL is not installed; it is the extra `bench`")

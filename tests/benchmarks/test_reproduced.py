@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.reproduced.__main__ import main
 from benchmarks.reproduced.experiments import (
     DPO,
     EXPERIMENTS,
@@ -60,6 +61,13 @@ def test_reversed_rows_are_short_sentences_once_each_and_none_is_in_both_files(t
 def test_a_data_folder_without_the_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gsm8k_train.jsonl: not a file; --data names the folder"):
         write_inputs(REVERSE, tmp_path, tmp_path / "rows")
+
+
+def test_the_folder_of_the_runs_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work, results = tmp_path / "new" / "work", tmp_path / "records.json"
+    options = ["--only", "hh_dpo", "--sides", "ours", "--seeds", "1", "--results", str(results)]
+    assert main(["--data", str(tmp_path), "--work", str(work), *options]) == 1
+    assert work.is_dir() and "hh_harmless_pairs.jsonl: not a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -18,9 +18,10 @@ for turn in ("50", "75", "what?", "62"):
 """
 JUDGED = """
 verifier, problem = parts("rewards")["whole_number"](), Problem("p", "", answer="#### 42")
-texts = [verifier.stated(problem), "so it is #### 042", "#### 41", "no answer"]
+texts = [verifier.stated(problem), "so it is #### 042", "#### 41", "no answer", "#### 5-", "#### " + "5" * 5000]
 attempts = [Attempt(problem, text, True) for text in texts]
-print(*verifier.right([*attempts, Attempt(problem, texts[0], False)]), sep="\\n")
+unreadable = [Attempt(Problem("p", "", answer=answer), f"#### {answer}", True) for answer in ("abc", "4.5", "")]
+print(*verifier.right([*attempts, Attempt(problem, texts[0], False), *unreadable]), sep="\\n")
 """
 
 
@@ -44,7 +45,7 @@ print(*verifier.right([*attempts, Attempt(problem, texts[0], False)]), sep="\\n"
             "Rule-based reward: one if the stated",
             "models.parts.rewards.rules",
             JUDGED,
-            ["True", "True", "False", "False", "False"],
+            ["True", "True", *["False"] * 8],
         ),
     ],
     ids=["environment", "verifier"],
