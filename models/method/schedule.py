@@ -32,7 +32,8 @@ class ScheduleSettings:
     """Mean of the loss for an objective over tokens: over tokens (None means this), over completions, or by a constant.
     Objectives over completions, pairs or groups take the mean of these; no other may be set for them."""
     token_budget: Positive = 16384
-    """Maximum number of tokens of a packed row; bounds memory and changes the result by rounding only."""
+    """Maximum number of tokens of a packed row; bounds memory and changes the result by rounding only. On a CPU, a row
+    takes no further prompt from 4,096 tokens on."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """Whether layers of the policy keep only their input and are computed again for their backward pass: less memory, a
     third more arithmetic, the same result. auto: once memory has run out."""

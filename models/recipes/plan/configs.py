@@ -38,7 +38,8 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
                     f"policy.base: the config.json of {base} is not here; name a folder, or give policy.size and "
                     "policy.tokenizer.vocabulary as the base has them"
                 ) from None
-    return config_of(size, recipe.policy.tokenizer.vocabulary), "policy.size of the recipe"
+    origin_of_size = "policy.size of the recipe" if base is None else f"policy.size of the recipe; {base} is not here"
+    return config_of(size, recipe.policy.tokenizer.vocabulary), origin_of_size
 
 
 def judge_config(recipe: Recipe, policy: Any) -> Any | None:

@@ -203,7 +203,8 @@ def test_a_base_that_is_not_here_is_planned_by_the_size_that_the_recipe_gives() 
     size = "policy.size={hidden: 256, layers: 3, heads: 4, key_value_heads: 2, feed_forward: 512, positions: 640}"
     gone = ["policy.base=/nowhere/at-all", "policy.tokenizer.vocabulary=5000"]
     config, whence = policy_config(load_recipe("gsm8k", [*gone, size]))
-    assert (config.vocab_size, config.hidden_size, whence) == (5000, 256, "policy.size of the recipe")
+    assert (config.vocab_size, config.hidden_size) == (5000, 256)
+    assert whence == "policy.size of the recipe; /nowhere/at-all is not here"
     recipe = load_recipe("gsm8k", gone)
     assert isinstance(recipe.policy.size, SizeSettings)
     with pytest.raises(
