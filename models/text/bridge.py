@@ -19,6 +19,7 @@ from typing import Literal
 
 from models.base.errors import UserError
 from models.text.encoding import Codec
+from models.text.rendering import ChatMessage, Message, Tool
 
 Role = Literal["user", "tool"]
 """Role of the text that the policy reads between its turns, as chat templates name it."""
@@ -57,59 +58,99 @@ def bridge_of(codec: Codec, role: Role = "user") -> Bridge:
     """
     if not codec.chat:
         return Bridge(codec, "\n", "\n")
-    texts = _between(codec, role)
+    texts = _between(codec, (role,))
     if isinstance(texts, str):
         raise UserError(
             f"policy.chat: the chat template cannot be continued turn by turn, which rollouts episodes needs: {texts}"
         )
-    return Bridge(codec, *texts)
+    before, after = texts
+    return Bridge(codec, before, after)
 
 
 def why_not(codec: Codec, role: Role = "user") -> str:
     """Return the reason why a chat template cannot be continued turn by turn; empty if it can."""
-    texts = _between(codec, role)
+    texts = _between(codec, (role,))
     return texts if isinstance(texts, str) else ""
 
 
-def _between(codec: Codec, role: Role) -> tuple[str, str] | str:
-    """Return the template's text before and after the environment's words, or why it is undefined."""
+def ids_after_reply(
+    codec: Codec, messages: Sequence[ChatMessage], *, ended: bool, tools: Sequence[Tool] = ()
+) -> list[int] | None:
+    """Return the ids of messages after a reply whose ids are kept, as the chat template writes these messages.
+
+    Args:
+        codec: the policy's tokenizer, with a chat template.
+        messages: messages since the reply, one or more, of the roles user and tool.
+        ended: whether the reply has its end token; otherwise the ids begin with it.
+        tools: functions that the policy may call in this conversation.
+
+    Returns:
+        The ids; None if the template cannot be continued with these messages.
+    """
+    from jinja2 import TemplateError
+
+    roles = tuple(message.role for message in messages)
+    if not {*roles} <= {"user", "tool"} or isinstance(_between(codec, roles, tools), str):
+        return None
+    try:
+        whole = codec.template.render([("user", _QUESTIONS[0]), ("assistant", _REPLIES[0]), *messages], tools=tools)
+    except (TemplateError, ValueError, TypeError, KeyError, RecursionError, UserError):
+        return None
+    (ids,) = codec.inside([whole.partition(_REPLIES[0])[2]])
+    if not ids or ids[0] not in codec.ends:
+        return None
+    return ids[1:] if ended else ids
+
+
+def _between(codec: Codec, roles: Sequence[str], tools: Sequence[Tool] = ()) -> tuple[str, ...] | str:
+    """Return the template's text before, between and after messages of these roles, or why it is undefined."""
     from jinja2 import TemplateError
 
     if not codec.tokenizer.chat_template:
         return "the tokenizer has none"
     try:
-        return _probe(codec, role)
+        return _probe(codec, roles, tools)
     except UserError as error:
         return str(error)
-    except (TemplateError, ValueError, TypeError, KeyError) as error:
-        return f"it refuses a message of the role {role} behind a reply ({str(error).splitlines()[0][:120]})"
+    except (TemplateError, ValueError, TypeError, KeyError, RecursionError) as error:
+        named = " and ".join(dict.fromkeys(roles))
+        return f"it refuses a message of the role {named} behind a reply ({str(error).splitlines()[0][:120]})"
 
 
-def _probe(codec: Codec, role: Role) -> tuple[str, str] | str:
-    def render(*messages: str, asks: bool = True) -> str:
-        roles = ["user", *["assistant", role] * len(messages)]
-        return codec.template.render(list(zip(roles, messages, strict=False)), asks=asks)
+def _probe(codec: Codec, roles: Sequence[str], tools: Sequence[Tool]) -> tuple[str, ...] | str:
+    def after(reply: str, *texts: str) -> list[Message]:
+        return [("assistant", reply), *zip(roles, texts, strict=False)]
 
-    probes: list[tuple[str, str, str]] = []
-    for question, message, reply in zip(_QUESTIONS, _MESSAGES, _REPLIES, strict=True):
-        whole = render(question, reply, message)
-        head, after_reply = whole.partition(reply)[::2]
-        if whole.count(message) != 1 or whole.count(reply) != 1:
-            return f"it does not write what the role {role} says and what was replied before, once each"
-        if head not in (render(question), render(question, reply, asks=False).partition(reply)[0]):
+    def render(question: str, *rest: Message, asks: bool = True) -> str:
+        return codec.template.render([("user", question), *rest], asks=asks, tools=tools)
+
+    probes: list[tuple[str, ...]] = []
+    messages = [[f"{message}{number}q" for number in range(len(roles))] for message in _MESSAGES]
+    for question, texts, reply in zip(_QUESTIONS, messages, _REPLIES, strict=True):
+        whole = render(question, *after(reply, *texts))
+        head, rest = whole.partition(reply)[::2]
+        if any(whole.count(text) != 1 for text in (reply, *texts)):
+            named = " and ".join(dict.fromkeys(roles))
+            return f"it does not write what the role {named} says and what was replied before, once each"
+        if head not in (render(question), render(question, *after(reply), asks=False).partition(reply)[0]):
             return "it rewrites a conversation when a message is added"
-        before, _, after = after_reply.partition(message)
-        probes.append((head, before, after))
+        parts = []
+        for text in texts:
+            before, _, rest = rest.partition(text)
+            parts.append(before)
+        probes.append((head, *parts, rest))
     if probes[0][1:] != probes[1][1:]:
         return "what it writes between messages depends on their texts"
-    head, before, after = probes[0]
-    longer = render(_QUESTIONS[0], _REPLIES[0], _MESSAGES[0], _REPLIES[1], _MESSAGES[1])
-    begins, ends = f"{head}{_REPLIES[0]}{before}{_MESSAGES[0]}", f"{_REPLIES[1]}{before}{_MESSAGES[1]}{after}"
-    if not longer.startswith(begins) or not longer.endswith(ends):
+    head, *between = probes[0]
+    longer = render(_QUESTIONS[0], *after(_REPLIES[0], *messages[0]), *after(_REPLIES[1], *messages[1]))
+    first, second = ("".join(f"{part}{text}" for part, text in zip(between, texts, strict=False)) for texts in messages)
+    if not longer.startswith(f"{head}{_REPLIES[0]}{first}") or not longer.endswith(
+        f"{_REPLIES[1]}{second}{between[-1]}"
+    ):
         return "it rewrites a conversation when a second reply is added"
-    ids = codec.inside([before])[0]
+    ids = codec.inside([between[0]])[0]
     if not ids or ids[0] not in codec.ends:
         return "it does not end a reply with a token that ends completions"
-    if _THOUGHT not in render(_QUESTIONS[0], _THOUGHT + _REPLIES[0], _MESSAGES[0]):
+    if _THOUGHT not in render(_QUESTIONS[0], *after(_THOUGHT + _REPLIES[0], *messages[0])):
         return "it drops the thoughts of earlier replies"
-    return before, after
+    return tuple(between)

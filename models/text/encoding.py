@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from models.base.errors import UserError
 from models.text.prompt_form import BARE, PromptForm
-from models.text.rendering import ChatTemplate
+from models.text.rendering import ChatTemplate, Message, Tool
 from models.text.token_rows import TokenRows, rows_in_memory
 from models.text.unwritten import ids_left_out_of_text
 
@@ -74,6 +74,11 @@ class Codec:
         pad = self.tokenizer.pad_token_id
         return int(pad) if pad is not None else self.end
 
+    @cached_property
+    def token_texts(self) -> list[str]:
+        """Text of each token of the tokenizer by itself, [vocabulary]; empty for tokens that texts leave out."""
+        return self.text([[token] for token in range(len(self.tokenizer))])
+
     def prompts(self, texts: Sequence[str], systems: Sequence[str] = ()) -> list[list[int]]:
         """Return the token ids of each prompt, [prompts] lists.
 
@@ -100,11 +105,12 @@ class Codec:
         """
         return self._ids(texts, as_it_begins=True)
 
-    def conversations(self, turns: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
+    def conversations(self, turns: Sequence[Sequence[Message]], tools: Sequence[Tool] = ()) -> list[list[int]]:
         """Return the token ids of conversations in the chat template, up to the policy's reply, [conversations] lists.
 
         Args:
             turns: role and text of each message of each conversation; one without a system message gets the recipe's.
+            tools: functions that the policy may call, for a template that writes them.
 
         Raises:
             UserError: the tokenizer has no chat template, or one that refuses a conversation or leaves out a message.
@@ -114,7 +120,7 @@ class Codec:
         if not self.tokenizer.chat_template:
             raise UserError("policy.chat is true but the tokenizer has no chat template")
         try:
-            return self._ids([self.template.render(self.form.opened(messages)) for messages in turns])
+            return self._ids([self.template.render(self.form.opened(turn), tools=tools) for turn in turns])
         except TemplateError as error:
             raise UserError(f"the tokenizer's chat template refuses a conversation ({error})") from None
 

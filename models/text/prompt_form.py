@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from models.text.rendering import Message
+
 PLACE = "{prompt}"
 """The placeholder of a template; the recipe's check requires it exactly once. Every other brace is text."""
 BETWEEN = "\n\n"
@@ -50,7 +52,7 @@ class PromptForm:
         """Return the text of a prompt for a policy without a chat template, the row's own system message first."""
         return joined(system, self._around(_without(system, prompt)))
 
-    def opened(self, messages: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    def opened(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Put the recipe's system message before a conversation, unless it begins with one."""
         has_system = bool(messages) and messages[0][0] in ("system", "developer")
         return messages if has_system or not self.system else [("system", self.system), *messages]

@@ -9,8 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.agents.gateway.conversation import prompt_of
-from models.agents.gateway.server import Gateway, PendingRequest, Refused, completion
+from models.agents.gateway.answers import Choice, ProgramAnswer
+from models.agents.gateway.conversation import Conversations
+from models.agents.gateway.program_request import read_request
+from models.agents.gateway.server import Gateway, PendingRequest, Refused
 from models.engines.engine import CompletionRequest, EngineSettings, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
@@ -95,11 +97,12 @@ def served(folder: Path, heard: Callable[[PendingRequest], None] = lambda asked:
                 try:
                     heard(asked)
                     body = asked.body
-                    ids, _ = prompt_of(CODEC, body, [])
-                    ask = CompletionRequest(tuple(ids), int(body["seed"]), int(body["max_tokens"]))
+                    ids = Conversations(CODEC).prompt(read_request(body, chat=True), []).ids
+                    ask = CompletionRequest(ids, int(body["seed"]), int(body["max_tokens"]))
                     (made,) = engine.complete([ask], TokenSampling(temperature=float(body["temperature"])))
                     (text,) = CODEC.text([made.tokens])
-                    asked.answer(completion(True, [(text, made.finished)], len(ids), len(made.tokens)))
+                    choice = Choice(text, (text,), (), "stop" if made.finished else "length")
+                    asked.answer(ProgramAnswer(True, (choice,), len(ids), len(made.tokens)))
                 except Refused as error:
                     asked.answer(error)
 

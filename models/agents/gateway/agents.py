@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,11 @@ from typing import Any
 
 import torch
 
+from models.agents.gateway.answers import ProgramAnswer
 from models.agents.gateway.calls import Chain, RecordedCall, chains
-from models.agents.gateway.conversation import BadRequest, prompt_of
+from models.agents.gateway.conversation import Conversations, Prompt
+from models.agents.gateway.program_request import BadRequest, ProgramRequest, read_request
+from models.agents.gateway.replies import reply_of, stop_ids
 from models.agents.gateway.runners import (
     Function,
     ProgramFailed,
@@ -32,7 +35,7 @@ from models.agents.gateway.runners import (
     Task,
     outcome_of,
 )
-from models.agents.gateway.server import Gateway, PendingRequest, ProgramEnd, Refused, completion
+from models.agents.gateway.server import Gateway, PendingRequest, ProgramEnd, Refused
 from models.answers.answers import same_answer
 from models.base.errors import shortened
 from models.base.source_code import SourceCode
@@ -45,8 +48,9 @@ from models.text.encoding import Codec
 
 _LOG = logging.getLogger("rewardflow.episodes")
 
-MOST_CHOICES = 64
-"""Maximum number of completions that a call may request (`n`)."""
+ARRIVAL_SECONDS = 0.005
+"""Time in which further requests join a wave, after every running program has sent one: a program may send several at
+once."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,8 +123,8 @@ class _Session:
     outcome: ProgramReport = field(default_factory=ProgramReport)
     deadline: float = 0.0
     """Monotonic time after which a program that neither sends a request nor ends counts as stuck, seconds."""
-    requested_completions: int = 0
-    """Completions that were requested and not refused."""
+    requested: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    """Completions that were requested and not refused, by their prompt."""
 
     def restart_time_limit(self) -> None:
         """Restart the time limit, after a start or an answer."""
@@ -175,23 +179,13 @@ class _AcceptedRequest:
     """A request that can be drawn."""
 
     session: _Session
-    request: PendingRequest
-    prompt: tuple[int, ...]
-    messages: tuple[tuple[str, str], ...]
-    count: int
-    room: int
+    pending: PendingRequest
+    request: ProgramRequest
+    prompt: Prompt
+    draws: tuple[CompletionRequest, ...]
+    """Its completions."""
     own_limit: bool
     """Whether the limit of tokens is the program's own."""
-
-    def requests(self) -> list[CompletionRequest]:
-        """Return its completions as requests; a repeated prompt of an episode gets another seed each time."""
-        requests = []
-        for number in range(self.count):
-            repetition = sum(call.prompt == self.prompt for call in self.session.calls) + number
-            text = f"{self.session.seed} call {repetition} {','.join(map(str, self.prompt))}"
-            digest = hashlib.sha256(text.encode()).digest()
-            requests.append(CompletionRequest(self.prompt, int.from_bytes(digest[:8], "big") >> 1, self.room))
-        return requests
 
 
 class _Round:
@@ -202,6 +196,8 @@ class _Round:
     ) -> None:
         self._programs, self._gateway = programs, gateway
         self._engine, self._codec, self._sampling = engine, codec, sampling
+        self._conversations = Conversations(codec)
+        self._stop_ids: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def run(self, sessions: Sequence[_Session]) -> None:
         """Run all sessions until they are over."""
@@ -212,6 +208,8 @@ class _Round:
                     running.append(self._begin(remaining.popleft()))
                 while any(not session.over and not session.waiting for session in running):
                     self._listen(by_key, running)
+                while self._listen(by_key, running, ARRIVAL_SECONDS):
+                    pass
                 running = [session for session in running if not session.over]
                 self._draw(running)
         finally:
@@ -230,16 +228,29 @@ class _Round:
         session.restart_time_limit()
         return session
 
-    def _listen(self, by_key: Mapping[str, _Session], running: Sequence[_Session]) -> None:
-        """Take a request or a result of a program; end those that have taken too long."""
+    def _listen(
+        self, by_key: Mapping[str, _Session], running: Sequence[_Session], seconds: float | None = None
+    ) -> bool:
+        """Take a request or a result of a program; end those that have taken too long.
+
+        Args:
+            by_key: all sessions.
+            running: open sessions.
+            seconds: longest wait; None: until the next program has taken too long.
+
+        Returns:
+            Whether there was an event.
+        """
         silent = [session for session in running if not session.over and not session.waiting]
+        if seconds is None:
+            seconds = max(0.0, min(session.deadline for session in silent) - time.monotonic())
         try:
-            event = self._gateway.events.get(timeout=max(0.0, min(s.deadline for s in silent) - time.monotonic()))
+            event = self._gateway.events.get(timeout=seconds)
         except Empty:
             for session in silent:
                 if session.deadline <= time.monotonic():
                     session.end("time")
-            return
+            return False
         sender = by_key.get(event.session)
         if isinstance(event, PendingRequest):
             if sender is None or sender.over or sender.running is None:
@@ -254,6 +265,7 @@ class _Round:
                 sender.end()
             except ProgramFailed as error:
                 self._fail(sender, str(error))
+        return True
 
     def _fail(self, session: _Session, reason: str) -> None:
         message = shortened(self._gateway.hidden(reason), 300)
@@ -265,60 +277,67 @@ class _Round:
         batch: list[_AcceptedRequest] = []
         for session in running:
             waiting, session.waiting = session.waiting, []
-            for pending in waiting:
+            for pending in sorted(waiting, key=lambda pending: pending.content):
                 if (accepted := self._accept_request(session, pending)) is not None:
                     batch.append(accepted)
         if not batch:
             return
-        rows = iter(self._engine.complete([request for item in batch for request in item.requests()], self._sampling))
+        sampling = self._sampling
+        if any(item.request.log_probs for item in batch):
+            sampling = replace(sampling, log_probs=True)
+        rows = iter(self._engine.complete([draw for item in batch for draw in item.draws], sampling))
         for item in batch:
-            self._answer(item, [next(rows) for _ in range(item.count)])
+            self._answer(item, [next(rows) for _ in item.draws])
 
-    def _accept_request(self, session: _Session, request: PendingRequest) -> _AcceptedRequest | None:
+    def _accept_request(self, session: _Session, pending: PendingRequest) -> _AcceptedRequest | None:
         limits, longest = session.limits, self._sampling.max_tokens
         try:
-            ids, messages = prompt_of(self._codec, request.body, session.calls)
-            count = _whole(request.body, "n", 1, MOST_CHOICES)
-            requested_tokens = _whole(
-                request.body, "max_completion_tokens", _whole(request.body, "max_tokens", longest)
-            )
+            request = read_request(pending.body, chat=pending.chat)
+            prompt = self._conversations.prompt(request, session.calls)
         except BadRequest as error:
-            session.refuse(request, Refused(400, str(error)))
+            session.refuse(pending, Refused(400, str(error)))
             return None
-        if session.requested_completions + count > limits.turns:
-            session.refuse(request, Refused(403, f"an episode has {limits.turns} calls", "turns"), "turns")
+        if session.requested.total() + request.count > limits.turns:
+            session.refuse(pending, Refused(403, f"an episode has {limits.turns} calls", "turns"), "turns")
             return None
-        room = min(limits.turn_tokens or longest, longest, len(session.problem.tokens) + longest - len(ids))
+        room = min(limits.turn_tokens or longest, longest, len(session.problem.tokens) + longest - len(prompt.ids))
         if room < 1:
             refusal = Refused(400, "the conversation has no room left", "context_length_exceeded")
-            session.refuse(request, refusal, "tokens")
+            session.refuse(pending, refusal, "tokens")
             return None
-        session.requested_completions += count
-        return _AcceptedRequest(
-            session, request, tuple(ids), messages, count, min(room, requested_tokens), requested_tokens < room
+        if request.stops not in self._stop_ids:
+            self._stop_ids[request.stops] = stop_ids(self._codec, request.stops)
+        wanted, stops = request.most_tokens or longest, self._stop_ids[request.stops]
+        repetitions = range(session.requested[prompt.ids], session.requested[prompt.ids] + request.count)
+        session.requested[prompt.ids] += request.count
+        draws = tuple(
+            CompletionRequest(prompt.ids, _seed(session.seed, repetition, prompt.ids), min(room, wanted), stops)
+            for repetition in repetitions
         )
+        return _AcceptedRequest(session, pending, request, prompt, draws, wanted < room)
 
     def _answer(self, accepted: _AcceptedRequest, completions: Sequence[Generated]) -> None:
-        session = accepted.session
-        texts = self._codec.text([generated.tokens for generated in completions])
-        for generated, text in zip(completions, texts, strict=True):
+        session, request, prompt = accepted.session, accepted.request, accepted.prompt
+        replies = [
+            reply_of(self._codec, generated, request, prompt.begun, draw.seed)
+            for generated, draw in zip(completions, accepted.draws, strict=True)
+        ]
+        for reply in replies:
             session.calls.append(
                 RecordedCall(
-                    accepted.prompt, generated.tokens, generated.log_probs, text, generated.finished, accepted.messages
+                    prompt.ids, reply.tokens, reply.log_probs, reply.text, reply.finished, prompt.messages,
+                    reply.message if request.messages else None, request.tools_text,
                 )
-            )
-            if not generated.finished and not accepted.own_limit:
+            )  # fmt: skip
+            if not reply.finished and not accepted.own_limit:
                 session.cut = session.cut or "tokens"
-        choices = [(text, generated.finished) for text, generated in zip(texts, completions, strict=True)]
         session.restart_time_limit()
-        drawn_tokens = sum(len(generated.tokens) for generated in completions)
-        accepted.request.answer(completion(accepted.request.chat, choices, len(accepted.prompt), drawn_tokens))
+        drawn_tokens = sum(len(reply.tokens) for reply in replies)
+        choices = tuple(reply.choice for reply in replies)
+        accepted.pending.answer(ProgramAnswer(accepted.pending.chat, choices, len(prompt.ids), drawn_tokens))
 
 
-def _whole(body: Mapping[str, Any], key: str, default: int, most: int | None = None) -> int:
-    value = body.get(key)
-    if value is None:
-        return default
-    if type(value) is not int or value < 1 or (most is not None and value > most):
-        raise BadRequest(f"{key}: a whole number from 1{f' to {most}' if most else ''} is wanted")
-    return value
+def _seed(seed: int, repetition: int, prompt: Sequence[int]) -> int:
+    """Return the seed of a completion; a repeated prompt of an episode gets another seed each time."""
+    text = f"{seed} call {repetition} {','.join(map(str, prompt))}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

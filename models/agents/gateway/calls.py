@@ -19,9 +19,7 @@ import torch
 from torch import Tensor
 
 from models.method.episode import Turn
-
-Message = tuple[str, str]
-"""Role and text."""
+from models.text.rendering import ChatMessage
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +33,15 @@ class RecordedCall:
     log_probs: Tensor | None
     """Log-prob of each drawn token, [tokens], nats; None if not requested."""
     text: str
+    """Text of the drawn tokens; a stop text that ended them is part of it."""
     finished: bool
-    """Whether it ended by itself; a call that was cut is not continued, because its end token is missing."""
-    messages: tuple[Message, ...]
+    """Whether it ended by itself or at a stop text; a call that was cut is not continued."""
+    messages: tuple[ChatMessage, ...]
     """The conversation; for a plain completion one message of the role `text`, empty if the prompt was ids."""
+    reply: ChatMessage | None = None
+    """The message that the program received; None for a plain completion."""
+    tools: str = ""
+    """Tools of the request, see `ProgramRequest.tools_text`."""
 
     @property
     def whole(self) -> tuple[int, ...]:

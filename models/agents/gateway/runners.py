@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from models.agents.gateway.server import MODEL
+from models.agents.gateway.answers import MODEL
 from models.base.errors import shortened
 from models.base.finite import finite_of_json
 from models.base.http_answers import loopback_direct

@@ -1,7 +1,7 @@
 """An HTTP server on loopback that speaks OpenAI's protocol; requests wait for the owner of the engine.
 
-    POST /v1/chat/completions    messages -> choices
-    POST /v1/completions         prompt, as text or as token ids -> choices
+    POST /v1/chat/completions    messages -> choices, or a stream of server-sent events
+    POST /v1/completions         prompt, as text or as token ids -> the same
     GET  /v1/models              the policy
 
 The key of a request is `TOKEN.SESSION`: a random token of this server, and the episode that the call belongs to.
@@ -13,17 +13,18 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
+from models.agents.gateway.answers import MODEL, ProgramAnswer
+
 HOST = "127.0.0.1"
-MODEL = "policy"
 LARGEST = 16 * 1024 * 1024
 """Maximum size of a request, bytes."""
 _PATHS = ("/v1/chat/completions", "/v1/completions")
@@ -51,13 +52,15 @@ class PendingRequest:
     session: str
     chat: bool
     body: Mapping[str, Any]
-    _given: SimpleQueue[Mapping[str, Any] | Refused] = field(default_factory=SimpleQueue)
+    content: bytes
+    """The body as it was sent."""
+    _given: SimpleQueue[ProgramAnswer | Refused] = field(default_factory=SimpleQueue)
 
-    def answer(self, reply: Mapping[str, Any] | Refused) -> None:
+    def answer(self, reply: ProgramAnswer | Refused) -> None:
         """Answer the request, once."""
         self._given.put(reply)
 
-    def wait(self) -> Mapping[str, Any]:
+    def wait(self) -> ProgramAnswer:
         """Wait for the answer and return it.
 
         Raises:
@@ -87,8 +90,7 @@ class Gateway:
         self._token = secrets.token_urlsafe(32)
         self._open = threading.Lock()
         self._waiting: set[PendingRequest] | None = set()
-        self._server = ThreadingHTTPServer((HOST, 0), _handler_of(self))
-        self._server.daemon_threads = True
+        self._server = _Server((HOST, 0), _handler_of(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -129,7 +131,7 @@ class Gateway:
             raise Refused(401, "the key is not this server's", "invalid_api_key")
         return session
 
-    def ask(self, request: PendingRequest) -> Mapping[str, Any]:
+    def ask(self, request: PendingRequest) -> ProgramAnswer:
         """Put a request into `events`, wait for its answer and return it.
 
         Raises:
@@ -148,60 +150,22 @@ class Gateway:
                     self._waiting.discard(request)
 
 
-def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, drawn_tokens: int) -> dict[str, Any]:
-    """Build an answer in the form of OpenAI's protocol.
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024
+    """Connections that wait to be accepted: every program may open several at once, and more would be refused."""
 
-    Args:
-        chat: whether it answers a conversation, else a plain completion.
-        texts: text of each choice, and whether it ended by itself.
-        prompt_tokens: ids of the prompt.
-        drawn_tokens: ids of all choices.
-    """
-    choices = [
-        {
-            "index": number,
-            **({"message": {"role": "assistant", "content": text}} if chat else {"text": text}),
-            "finish_reason": "stop" if finished else "length",
-            "logprobs": None,
-        }
-        for number, (text, finished) in enumerate(texts)
-    ]
-    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": drawn_tokens}
-    return {
-        "id": f"call-{secrets.token_hex(8)}",
-        "object": "chat.completion" if chat else "text_completion",
-        "created": int(time.time()),
-        "model": MODEL,
-        "choices": choices,
-        "usage": {**usage, "total_tokens": prompt_tokens + drawn_tokens},
-    }
-
-
-def streamed(answer: Mapping[str, Any], usage: bool) -> bytes:
-    """Encode an answer of `completion` as server-sent events, for clients that request a stream.
-
-    Each choice is sent in one piece.
-
-    Args:
-        answer: the answer without a stream.
-        usage: whether the last event reports the number of tokens.
-    """
-    chat = answer["object"] == "chat.completion"
-    head = {**answer, "object": "chat.completion.chunk" if chat else "text_completion"}
-    del head["usage"]
-    pieces = [
-        {"delta" if chat and key == "message" else key: value for key, value in choice.items()}
-        for choice in answer["choices"]
-    ]
-    events = [{**head, "choices": pieces}]
-    if usage:
-        events.append({**head, "choices": [], "usage": answer["usage"]})
-    return b"".join(f"data: {text}\n\n".encode() for text in (*map(json.dumps, events), "[DONE]"))
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing about a client that ended its connection; print any other error as usual."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        """Each event of a stream is sent at once."""
 
         def log_message(self, format: str, *args: Any) -> None:
             return None
@@ -218,7 +182,7 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
                 raise Refused(404, f"{self.path}: unknown path", "not_found")
             return {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "local"}]}
 
-        def _completions(self) -> Mapping[str, Any] | bytes:
+        def _completions(self) -> Mapping[str, Any] | None:
             length = self.headers.get("Content-Length", "")
             if not length.isdigit() or int(length) > LARGEST:
                 self.close_connection = True
@@ -229,26 +193,47 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
                 raise Refused(404, f"{self.path}: unknown path", "not_found")
             try:
                 body = json.loads(content)
+                if b"\\u" in content:  # no tokenizer reads half of a pair of surrogates
+                    json.dumps(body, ensure_ascii=False).encode()
             except (ValueError, RecursionError):
-                raise Refused(400, "the request is not JSON") from None
+                raise Refused(400, "the request is not JSON in UTF-8") from None
             if not isinstance(body, dict):
                 raise Refused(400, "the request is not a JSON object")
-            answer = gateway.ask(PendingRequest(session, self.path == _PATHS[0], body))
+            answer = gateway.ask(PendingRequest(session, self.path == _PATHS[0], body, content))
+            if not body.get("stream"):
+                return answer.body()
             options = body.get("stream_options")
-            usage = isinstance(options, dict) and bool(options.get("include_usage"))
-            return streamed(answer, usage) if body.get("stream") else answer
+            self._stream(answer, usage=isinstance(options, dict) and bool(options.get("include_usage")))
+            return None
 
-        def _reply(self, respond: Any) -> None:
+        def _stream(self, answer: ProgramAnswer, *, usage: bool) -> None:
+            chunked = self.request_version != "HTTP/1.0"
+            try:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Cache-Control", "no-cache")
+                self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Connection", "close")))
+                self.end_headers()
+                for text in (*map(json.dumps, answer.events(usage=usage)), "[DONE]"):
+                    event = f"data: {text}\n\n".encode()
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event) if chunked else event)
+                if chunked:
+                    self.wfile.write(b"0\r\n\r\n")
+            except OSError:  # the client is gone
+                self.close_connection = True
+
+        def _reply(self, respond: Callable[[], Mapping[str, Any] | None]) -> None:
             try:
                 status, body = 200, respond()
             except Refused as error:
                 details = {"message": str(error), "type": "invalid_request_error", "code": error.code or None}
                 status, body = error.status, {"error": details}
-            events = isinstance(body, bytes)
-            content = body if events else json.dumps(body).encode()
+            if body is None:  # it was sent as a stream
+                return
+            content = json.dumps(body).encode()
             try:
                 self.send_response(status)
-                self.send_header("Content-Type", "text/event-stream" if events else "application/json")
+                self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)

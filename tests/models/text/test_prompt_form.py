@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from models.agents.gateway.conversation import prompt_of
+from models.agents.gateway.conversation import Conversations
+from models.agents.gateway.program_request import read_request
 from models.answers.unknown import unknown_shares
 from models.base.errors import UserError
 from models.datasets.schema import arrow_schema, file_name, write_rows
@@ -55,12 +56,13 @@ def test_a_program_at_the_gateway_gets_the_system_message_unless_it_has_its_own(
     tokenizer = with_system()
     codec = Codec(tokenizer, chat=True, form=FORM)
     mine, own = {"role": "user", "content": "4 +"}, {"role": "system", "content": "7"}
-    assert prompt_of(codec, {"messages": [mine]}, ())[0] == words(tokenizer, written_chat("4 +"))
-    assert prompt_of(codec, {"messages": [own, mine]}, ())[0] == words(
-        tokenizer, "<bos> system 7 <turn> user 4 + <turn> assistant"
-    )
-    plain = Codec(tokenizer, form=FORM)
-    assert prompt_of(plain, {"messages": [mine]}, ())[0] == words(tokenizer, "<bos> 4 +")
+
+    def ids(codec: Codec, *messages: dict[str, str]) -> list[int]:
+        return list(Conversations(codec).prompt(read_request({"messages": [*messages]}, chat=True), ()).ids)
+
+    assert ids(codec, mine) == words(tokenizer, written_chat("4 +"))
+    assert ids(codec, own, mine) == words(tokenizer, "<bos> system 7 <turn> user 4 + <turn> assistant")
+    assert ids(Codec(tokenizer, form=FORM), mine) == words(tokenizer, "<bos> 4 +")
 
 
 @pytest.mark.parametrize("prompt", ["{prompt}", "{0} {} {{x}} %s $1 \\1", "{% raw %}", ""])

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.agents.gateway.conversation import BadRequest, prompt_of
+from models.agents.gateway.conversation import Conversations
+from models.agents.gateway.program_request import BadRequest, read_request
 from models.base.errors import UserError
 from models.policies.folder import save_model_folder
 from models.recipes.files import require_files
@@ -55,7 +56,8 @@ def test_a_role_that_the_template_drops_is_refused_where_it_is_used() -> None:
     with pytest.raises(UserError, match="role system"):
         ChatTemplate(codec.tokenizer).check(("user", "system"))
     with pytest.raises(BadRequest, match="role system"):
-        prompt_of(codec, {"messages": [{"role": role, "content": text} for role, text in CHATTING]}, ())
+        messages = [{"role": role, "content": text} for role, text in CHATTING]
+        Conversations(codec).prompt(read_request({"messages": messages}, chat=True), ())
 
 
 def test_another_template_of_the_same_tokenizer_is_tried_again() -> None:

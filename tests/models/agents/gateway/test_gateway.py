@@ -6,13 +6,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from models.agents.gateway.agents import AgentPrograms
-from models.agents.gateway.server import Gateway, completion, streamed
+from models.agents.gateway.server import Gateway
 from models.agents.play.play import play
 from models.base.errors import UserError
 from models.engines.engine import Sampling
@@ -124,7 +126,7 @@ def run(task, base_url, api_key):
     usage = {"include_usage": True}
     events = list(client.chat.completions.create(model="policy", messages=messages, stream=True, stream_options=usage))
     assert events[-1].usage.completion_tokens > 0 and not events[-1].choices
-    return {"reward": 1, "answer": "".join(choice.delta.content for event in events for choice in event.choices)}
+    return {"reward": 1, "answer": "".join(c.delta.content or "" for event in events for c in event.choices)}
 """
 
 
@@ -151,18 +153,6 @@ def test_a_function_that_leaves_ends_its_own_episode_and_changes_nothing_of_the_
     assert f"UserCodeError: {tmp_path}/agent.py, line 6: called sys.exit(0)" in caplog.text
 
 
-def test_a_stream_says_what_an_answer_without_one_says() -> None:
-    answer = completion(True, [("so", True), ("or so", False)], prompt_tokens=5, drawn_tokens=7)
-    lines = streamed(answer, usage=True).decode().split("\n\n")
-    pieces, usage = (json.loads(line.removeprefix("data: ")) for line in lines[:2])
-    assert lines[2:] == ["data: [DONE]", ""] and usage["usage"] == answer["usage"] and not usage["choices"]
-    assert [(piece["delta"]["content"], piece["finish_reason"]) for piece in pieces["choices"]] == [
-        ("so", "stop"),
-        ("or so", "length"),
-    ]
-    assert len(streamed(answer, usage=False).decode().split("\n\n")) == 3
-
-
 def test_the_server_answers_on_loopback_and_to_its_own_key_alone() -> None:
     with Gateway() as first, Gateway() as second:
         assert first.address.startswith("http://127.0.0.1:") and first.key("1") != second.key("1")
@@ -176,6 +166,22 @@ def test_the_server_answers_on_loopback_and_to_its_own_key_alone() -> None:
         )
         with urllib.request.urlopen(request, timeout=10) as response:
             assert json.load(response)["data"][0]["id"] == "policy"
+
+
+def test_many_programs_connect_at_once() -> None:
+    together = Barrier(150)
+    with Gateway() as gateway:
+
+        def connect(number: int) -> int:
+            together.wait()
+            request = urllib.request.Request(
+                f"{gateway.address}/models", headers={"Authorization": f"Bearer {gateway.key(str(number))}"}
+            )
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return int(response.status)
+
+        with ThreadPoolExecutor(150) as threads:
+            assert list(threads.map(connect, range(150))) == [200] * 150
 
 
 def test_a_run_over_programs_ends_with_the_same_weights_each_time(start: Path, tmp_path: Path) -> None:
