@@ -5,7 +5,7 @@
     seconds/learn      metrics of the completions, advantage, forward, backward, optimiser
     seconds/hand_over  weights to the engine, the canary that checks them, the reference
     seconds/log        samples, the alarm and logging (a round's numbers are logged in the next round's time)
-    seconds/checkpoint copying the state, which is then written in the background
+    seconds/checkpoint copying the state of the round before, which is then written in the background
     seconds/hidden     with `schedule.async`: generation that cost no time, as the learner worked in parallel
     seconds/round      all of it: the stages together less the hidden time
 

@@ -59,8 +59,9 @@ def run_loop(
             current.learn()
             current.sync()
             current.show_samples()
-            current.checkpoint()
+            current.watch()
             current.report()
+            current.checkpoint()
             if current.collapsed:
                 return run.restore_best()
             if current.last:

@@ -246,16 +246,24 @@ class Round:
             run.watchers.samples(self.done, sample_rows(self.completions.scored))
         run.meter.lap("log")
 
-    def checkpoint(self) -> None:
-        """Check for collapse and, if a checkpoint is due, write it and keep the weights if they are the best."""
-        run, learner = self.run, self.run.learner
+    def watch(self) -> None:
+        """Check whether the policy has collapsed."""
+        run = self.run
         if run.alarm is not None:
             run.history = run.history.after(self.metrics, run.alarm)
             self.metrics["policy/collapsed"] = float(run.history.collapse is not None)
-            if self.checkpoints and run.stops and run.history.improved(run.alarm):
+
+    def checkpoint(self) -> None:
+        """Begin to write a checkpoint if one is due, and keep the weights if they are the best.
+
+        This is the last step of a round: a round that a checkpoint contains has been reported. Its seconds are those of
+        the next round's report.
+        """
+        run, learner = self.run, self.run.learner
+        if self.checkpoints:
+            if run.alarm is not None and run.stops and run.history.improved(run.alarm):
                 run.writer.keep_best(learner.policy)
                 run.history = run.history.keeping(run.alarm)
-        if self.checkpoints:
             updates = {name: companion.updates for name, companion in learner.companions.items()}
             files = {
                 **memories.written(learner.memory),

@@ -66,6 +66,17 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_in
     assert not same_weights(whole, new_learner(SCHEDULE, lora))
 
 
+@pytest.mark.parametrize("killed_in", [2, 3, 4])
+def test_each_round_before_the_one_that_a_killed_run_resumes_from_was_reported(
+    start: Path, tmp_path: Path, killed_in: int
+) -> None:
+    """The run ends before the round's report is stored, and its writer finishes the checkpoint that it has begun."""
+    _, diary = run(start, tmp_path / "checkpoints", killed_in=killed_in)
+    reported = set(diary.metrics) - {killed_in}
+    _, resumed = run(start, tmp_path / "checkpoints")
+    assert reported | set(resumed.metrics) == {1, 2, 3, 4, 5, 6}
+
+
 def test_a_run_killed_before_its_first_checkpoint_begins_again_and_ends_the_same(start: Path, tmp_path: Path) -> None:
     whole, _ = run(start, tmp_path / "whole", schedule=replace(SCHEDULE, rounds=3))
     run(start, tmp_path / "killed", schedule=replace(SCHEDULE, rounds=3), killed_in=1)

@@ -103,7 +103,7 @@ def test_every_round_of_a_run_says_where_its_time_went(tmp_path: Path, monkeypat
         assert values["seconds/round"] == pytest.approx(stretches, abs=5e-3)
         assert {f"speed/{name}" for name in ("generate", "score", "learn", "hand_over", "log", "round")} <= set(values)
         assert values["speed/learn_gflops"] > 0 and values["memory/peak_gib"] > 0.1
-    assert all((diary.metrics[n]["seconds/checkpoint"] > 1e-4) == (n in (2, 4)) for n in diary.metrics)
+    assert all((diary.metrics[n]["seconds/checkpoint"] > 1e-4) == (n in (3, 5)) for n in diary.metrics)
 
 
 def test_the_peak_is_measured_once_and_leaves_the_generator_alone() -> None:
