@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from models.base.errors import UserError, listed
+from models.datasets.hub_reference import DataPath, is_hub_reference, parse_hub_reference
 from models.datasets.text_files import require_data_file
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
@@ -70,17 +71,19 @@ class DataFile:
         return numbered and self.path.suffix.lower() == other.path.suffix.lower()
 
 
-def data_files(paths: Iterable[Path], key: str = "data.path") -> list[DataFile]:
+def data_files(paths: Iterable[DataPath], key: str = "data.path") -> list[DataFile]:
     """Find the data files of the given paths: files as given, and the files of a known type in folders, sorted by name.
 
-    Subfolders are searched if they are named after a split or are one of `PLAIN_FOLDERS`, as in downloaded data sets.
+    Subfolders are searched if they are named after a split or are one of `PLAIN_FOLDERS`, as in downloaded data sets. A
+    hub reference is the folder in which its rows are stored.
 
     Raises:
-        UserError: a path does not exist, a folder has no data file, a file is of an unknown type, is named twice, or
-            two files hold the same rows according to their names.
+        UserError: a path does not exist, a folder has no data file, a file is of an unknown type, is named twice,
+            two files hold the same rows according to their names, or the rows of a hub reference are not stored here.
     """
     files: list[DataFile] = []
-    for path in paths:
+    for given in paths:
+        path = _hub_folder(given, key) if is_hub_reference(given) else Path(given)
         if require_data_file(path, SUFFIXES, key):
             files.append(DataFile(path, path.name))
             continue
@@ -104,9 +107,19 @@ def data_files(paths: Iterable[Path], key: str = "data.path") -> list[DataFile]:
     return files
 
 
-def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
-    """Return the paths of the files that `data_files` finds; raises the same errors."""
-    return [file.path for file in data_files(paths, key)]
+def files_of(paths: Iterable[DataPath], key: str = "data.path") -> list[Path]:
+    """Return the paths of the files that `data_files` finds, without those of hub data that are not stored here yet;
+    raises the same errors for the others."""
+    stored = [path for path in paths if not is_hub_reference(path) or parse_hub_reference(path).folder.is_dir()]
+    return [file.path for file in data_files(stored, key)]
+
+
+def _hub_folder(path: DataPath, key: str) -> Path:
+    """Return the folder of the rows of a hub reference."""
+    reference = parse_hub_reference(path)
+    if not reference.is_pinned or not reference.folder.is_dir():
+        raise UserError(f"{key}: the rows of {reference} are not stored here; `rewardflow data inspect` fetches them")
+    return reference.folder
 
 
 def _inside(folder: Path, prefix: str) -> Iterator[DataFile]:

@@ -8,7 +8,11 @@
     preferences     prompt, chosen, rejected
                     (in these three a prompt or an answer may be messages, see `messages.py`; a column `system` holds a
                     system message)
-    kinds           a folder with a file for each of the last three, with a column `split` if the split is given
+    alpaca          instruction, output; input if present; the prompt is the instruction, a blank line and the input
+    ultrafeedback, helpsteer, kto, stepwise
+                    completions with scores or labels, see `candidates.py`
+    kinds           a folder with a file for each of problems, demonstrations and preferences, with a column `split` if
+                    the split is given
 
 The setting `columns` maps each field to a column of the user's file. A missing value becomes "", which the validation
 of the data finds and reports row by row; a column that no row has is an error here.
@@ -20,12 +24,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from models.base.errors import UserError, listed, shortened
-from models.datasets.messages import columns_of_messages, read_fields
+from models.datasets.candidates import CandidateShape, Judged, judge, unread_keys
+from models.datasets.messages import FieldTexts, columns_of_messages, read_fields
 from models.datasets.raw import RawRow
 from models.datasets.schema import KINDS, SPLITS, SYSTEM, Kind, Row, Split
 
@@ -49,14 +54,17 @@ gate; None: the prompt's hash decides."""
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Content of a raw row, without ids: one row of each kind that its format gives, all with the same prompt."""
+    """Content of a raw row, without ids: at most one row of each kind that its format gives, all with the same prompt;
+    always a problem or the format's only kind."""
 
     split: GivenSplit
     rows: Mapping[Kind, Row]
     recognised: bool
     """Whether the row has the shape of its format; data in which no row has it are refused."""
     unread: frozenset[str] = frozenset()
-    """Keys of its messages that are not read."""
+    """Keys of its messages and completions that are not read."""
+    unused: int = 0
+    """Number of its completions that are in no row, because no other completion of the prompt has another score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +74,14 @@ class Format:
     columns: Mapping[str, str]
     convert: Callable[[Fields], Converted]
     kinds: tuple[Kind, ...]
-    """Kinds that a row becomes: the keys of the result of `convert`."""
+    """Kinds that a row becomes: the keys of the result of `convert`, or those of any of its completions."""
     optional: frozenset[str] = field(default_factory=frozenset)
     recognised: Callable[[Fields], bool] = lambda fields: True
     """Whether a row has the shape at all; data in which no row has it are refused."""
     shape: str = ""
     """Description of the shape that `recognised` checks for."""
+    candidates: CandidateShape | None = None
+    """The way in which its rows hold scored completions; None: a row has at most one answer of each kind."""
 
 
 def strip_calculator_notes(text: str) -> str:
@@ -131,6 +141,12 @@ def _problems(fields: Fields) -> Converted:
     return {"problems": dict(fields)}
 
 
+def _alpaca(fields: Fields) -> Converted:
+    instruction, given = fields["prompt"], fields.get("input", "")
+    prompt = f"{instruction}\n\n{given}" if given.strip() else instruction
+    return {"problems": {"prompt": prompt}, "demonstrations": {"prompt": prompt, "completion": fields["completion"]}}
+
+
 def _demonstrations(fields: Fields) -> Converted:
     problem = {name: value for name, value in fields.items() if name in ("prompt", "answer", "level")}
     return {"problems": problem, "demonstrations": dict(fields)}
@@ -184,6 +200,40 @@ FORMATS: dict[str, Format] = {
         KINDS,
         optional=frozenset({"level", "flaw", "split", "system"}),
     ),
+    "alpaca": Format(
+        {"prompt": "instruction", "input": "input", "completion": "output", "split": "split", "system": "system"},
+        _alpaca,
+        ("problems", "demonstrations"),
+        optional=frozenset({"input", "split", "system"}),
+    ),
+    "ultrafeedback": Format(
+        {"prompt": "instruction", **_same("completions", "split", "system")},
+        _preferences,
+        KINDS,
+        optional=frozenset({"split", "system"}),
+        candidates=CandidateShape("completions", "listed", labels=False, grouped=False),
+    ),
+    "helpsteer": Format(
+        {"prompt": "prompt", "completion": "response", "score": "helpfulness", **_same("split", "system")},
+        _preferences,
+        KINDS,
+        optional=frozenset({"split", "system"}),
+        candidates=CandidateShape("completion", "rows", labels=False, grouped=True),
+    ),
+    "kto": Format(
+        _same("prompt", "completion", "label", "split", "system"),
+        _preferences,
+        KINDS,
+        optional=frozenset({"split", "system"}),
+        candidates=CandidateShape("completion", "rows", labels=True, grouped=True),
+    ),
+    "stepwise": Format(
+        {**_same("prompt", "completions"), "label": "labels", **_same("split", "system")},
+        _preferences,
+        KINDS,
+        optional=frozenset({"split", "system"}),
+        candidates=CandidateShape("completions", "steps", labels=True, grouped=True),
+    ),
 }
 SPLIT_IF_NAMED = "split"
 """A column `split` is used as the row's split only if the settings name it or the format is `kinds`."""
@@ -224,8 +274,11 @@ def columns_of(name: str, mapping: Mapping[str, str], first: RawRow, present: Ab
     return columns
 
 
-def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: AbstractSet[str] = frozenset()) -> Record:
-    """Convert a row of a format.
+def convert_rows(
+    name: str, columns: Mapping[str, str], raw: RawRow, ignored: AbstractSet[str] = frozenset()
+) -> list[Record]:
+    """Convert a row of a format, with the rows read with it; a row with several scored completions gives several
+    records.
 
     Args:
         name: name of the format.
@@ -234,22 +287,71 @@ def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: Abs
         ignored: columns, and keys of messages, that are left out on purpose.
 
     Raises:
-        UserError: a value is not text, a level is not a whole number, a split is unknown, or text would be lost (see
-            `models.datasets.messages.read_fields`).
+        UserError: a value is not text, a level is not a whole number, a split is unknown, text would be lost (see
+            `models.datasets.messages.read_fields`), or a score or label is none (`models.datasets.candidates`).
     """
     shape = FORMATS[name]
+    if shape.candidates is not None:
+        return _judged_records(shape.candidates, columns, raw, ignored)
     read = read_fields(raw, columns, ignored)
     fields = read.texts
     split = _split(raw, fields.pop(SPLIT_IF_NAMED)) if SPLIT_IF_NAMED in fields else None
     recognised = shape.recognised(fields)
+    return [Record(split, _rows(raw, shape.convert(fields), read), recognised, frozenset(read.unread))]
+
+
+def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: AbstractSet[str] = frozenset()) -> Record:
+    """Return the first record of a row; the arguments and errors are those of `convert_rows`."""
+    return convert_rows(name, columns, raw, ignored)[0]
+
+
+def _judged_records(
+    shape: CandidateShape, columns: Mapping[str, str], raw: RawRow, ignored: AbstractSet[str]
+) -> list[Record]:
+    """Return the records of completions with scores; without a usable one, a record with the problem alone."""
+    candidates = shape.candidates(raw, columns)
+    kept = {name: columns[name] for name in ("prompt", SPLIT_IF_NAMED, SYSTEM) if name in columns}
+    whole = {**kept, "completion": columns[shape.completion]}
+    unread = frozenset(unread_keys(raw, columns[shape.completion]) if shape.read == "listed" else ())
+    judged = judge(candidates, labels=shape.labels)
+    unused = len(candidates) - len({id(used) for row in judged for used in (row.chosen, row.rejected) if used})
+    if not judged:
+        bare = RawRow(raw.file, raw.number, {**raw.values, whole["completion"]: None})
+        read = read_fields(bare, whole, ignored)
+        problem: Converted = {"problems": {"prompt": read.texts["prompt"]}}
+        return [Record(_split_in(bare, read), _rows(bare, problem, read), True, unread, unused)]
+    texts = {id(candidate): read_fields(candidate.raw, whole, ignored) for candidate in candidates}
+    records = [_judged_record(row, texts, unread) for row in judged]
+    records[0] = replace(records[0], unused=unused)
+    return records
+
+
+def _judged_record(row: Judged, texts: Mapping[int, FieldTexts], unread: frozenset[str]) -> Record:
+    raw, read = row.chosen.raw, texts[id(row.chosen)]
+    prompt, completion = read.texts["prompt"], read.texts["completion"]
+    converted: Converted = {"problems": {"prompt": prompt}}
+    if row.demonstrates:
+        converted["demonstrations"] = {"prompt": prompt, "completion": completion}
+    if row.rejected is not None:
+        rejected = texts[id(row.rejected)].texts["completion"]
+        converted["preferences"] = {"prompt": prompt, "chosen": completion, "rejected": rejected}
+    return Record(_split_in(raw, read), _rows(raw, converted, read), True, unread | read.unread)
+
+
+def _split_in(raw: RawRow, read: FieldTexts) -> GivenSplit:
+    return _split(raw, read.texts[SPLIT_IF_NAMED]) if SPLIT_IF_NAMED in read.texts else None
+
+
+def _rows(raw: RawRow, converted: Converted, read: FieldTexts) -> dict[Kind, Row]:
+    """Return the rows with their levels as numbers, and the system message if there is one."""
     rows: dict[Kind, Row] = {
         kind: {**values, "level": _level(raw, values["level"])} if "level" in values else {**values}
-        for kind, values in shape.convert(fields).items()
+        for kind, values in converted.items()
     }
     if read.system:
         for row in rows.values():
             row[SYSTEM] = read.system if str(row["prompt"]).startswith(read.system) else ""
-    return Record(split, rows, recognised, frozenset(read.unread))
+    return rows
 
 
 def unrecognised(name: str, file: Path) -> UserError:

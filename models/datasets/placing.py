@@ -9,8 +9,8 @@ validation, gate). The gate has problems only.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -34,6 +34,8 @@ class SourceRows:
     splits: NDArray[np.int8]
     """Indices in SPLITS, [rows]."""
     kinds: tuple[Kind, ...]
+    has: Mapping[Kind, Flags] = field(default_factory=dict)
+    """Whether each raw row has a row of a kind, [rows]; a kind that is left out is in all of them."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,10 @@ def place(parts: Sequence[SourceRows], *, derived_problems: bool) -> tuple[list[
             if kind not in part.kinds:
                 continue
             kept = stays[span] if kind == "problems" else stays[span] & (splits[span] != GATE)
-            dropped += int((~kept).sum())
-            of_alike += int(alike_only[span].sum())
+            has = part.has.get(kind, True)
+            dropped += int((~kept & has).sum())
+            of_alike += int((alike_only[span] & has).sum())
+            kept = kept & has
             own = prompts[span]
             if kind == "problems":
                 first = _first_of_each(own, kept) & (problem_of[own] < 0)

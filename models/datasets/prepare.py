@@ -40,7 +40,8 @@ from models.base.errors import UserError, listed
 from models.datasets.data_files import files_of
 from models.datasets.formats import SPLIT_IF_NAMED
 from models.datasets.params import checked, read_section, run_stage
-from models.datasets.placing import Dropped, RowPlacement, SourceRows, place
+from models.datasets.placing import Dropped, Flags, RowPlacement, SourceRows, place
+from models.datasets.recognition import with_known_format
 from models.datasets.row_groups import row_groups
 from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, SYSTEM, Kind, Split, arrow_schema, file_name
 from models.datasets.settings import DataSettings
@@ -104,6 +105,7 @@ def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_N
             np.concatenate([shard.alike for shard in of_source]),
             np.concatenate([shard.splits for shard in of_source]),
             source.kinds,
+            _has(source.kinds, of_source),
         )
         for source, of_source in zip(sources, read, strict=True)
     ]
@@ -118,6 +120,15 @@ def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_N
     if not any(says for says, source in zip(given, sources, strict=True) if not source.held_out):
         require_wanted_splits(_counts(numbered), settings)
     return numbered, sources, dropped
+
+
+def _has(kinds: Sequence[Kind], shards: Sequence[Shard]) -> dict[Kind, Flags]:
+    """Return kind -> whether each row of the shards has a row of it, [rows], for the kinds that some have not."""
+    return {
+        kind: np.concatenate([shard.has.get(kind, np.ones(len(shard.splits), dtype=bool)) for shard in shards])
+        for kind in kinds
+        if any(kind in shard.has for shard in shards)
+    }
 
 
 def _counts(numbered: Sequence[_Numbered]) -> Counts:
@@ -181,7 +192,7 @@ def sha256_of(path: Path) -> str:
 
 
 def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> dict[str, Any]:
-    """Write the prepared data set, the manifest last, and return the manifest.
+    """Write the prepared data set, the manifest last, and return the manifest; the format `auto` is recognised first.
 
     Args:
         settings: settings of the data.
@@ -191,6 +202,7 @@ def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> di
     Raises:
         UserError: a file, column or row does not fit the settings, a requested split has no row, or the disk is full.
     """
+    settings = with_known_format(settings)
     shards = folder.with_name(f".{folder.name}.shards")
     beside = folder.parent.is_dir()
     try:
@@ -253,6 +265,8 @@ def _write(
         }
         if dropped.alike:
             manifest["dropped_alike"] = dropped.alike
+        if unused := sum(shard.unused for source in numbered for shard in source.shards):
+            manifest["unused"] = unused
         if unread := sorted(frozenset().union(*(shard.unread for source in numbered for shard in source.shards))):
             manifest["unread"] = unread
         if any(source.split for source in sources):
@@ -277,6 +291,8 @@ def notes_of(manifest: Mapping[str, Any]) -> list[str]:
         notes.append(f"{dropped} rows dropped, their prompts are held out")
     if alike := manifest.get("dropped_alike"):
         notes.append(f"{alike} of the dropped rows are equal to a held-out prompt only after normalisation")
+    if unused := manifest.get("unused"):
+        notes.append(f"{unused} completions are in no row: for their prompts, no other completion has another score")
     if unread := manifest.get("unread"):
         notes.append(f"columns that nothing reads: {listed(unread)}")
         if SPLIT_IF_NAMED in unread:

@@ -44,6 +44,13 @@ class RawRow:
     file: Path
     number: int
     values: Mapping[str, Any]
+    others: tuple[RawRow, ...] = ()
+    """Further rows with the same prompt, if the format reads them together (models/datasets/prompt_groups.py)."""
+
+    @property
+    def columns(self) -> set[str]:
+        """Columns of this row and of those read with it."""
+        return set(self.values).union(*(row.values for row in self.others))
 
     @property
     def place(self) -> str:

@@ -15,13 +15,13 @@ import pandas as pd
 from models.datasets.hashes import Hashes, hashes_of, repeated, within
 from models.datasets.normalise import normalise
 
-COLUMNS = ("id", "prompt", "answer", "tests", "entry_point")
+PROBLEM_COLUMNS = ("id", "prompt", "answer", "tests", "entry_point")
 """Columns that distinguish problems, and the id of the row."""
 
 
 def problem_hashes(frame: pd.DataFrame) -> Hashes:
     """Return a hash of each problem, [rows]."""
-    columns = [frame[name].fillna("").astype(str) for name in COLUMNS[1:]]
+    columns = [frame[name].fillna("").astype(str) for name in PROBLEM_COLUMNS[1:]]
     prompts, *others = columns
     plain = {text: normalise(text) for text in prompts.unique()}
     rows = zip(prompts.map(plain), *(column.str.strip() for column in others), strict=True)
@@ -32,7 +32,7 @@ def first_of_repeated(frames: Callable[[], Iterable[pd.DataFrame]]) -> Mapping[i
     """Return hash -> id of its first row, for each problem that occurs more than once. Memory is eight bytes a row.
 
     Args:
-        frames: returns the rows of a file in pieces, with `COLUMNS`; called again if there are such problems.
+        frames: returns the rows of a file in pieces, with `PROBLEM_COLUMNS`; called again if there are such problems.
     """
     several = repeated([problem_hashes(frame) for frame in frames()])
     first: dict[int, str] = {}

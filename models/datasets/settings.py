@@ -8,23 +8,36 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from models.base.bounds import Positive, Seed
-from models.base.errors import shortened
+from models.base.errors import UserError, shortened
 from models.datasets.built_in import BUILT_IN
+from models.datasets.hub_reference import DataPath, is_hub_reference, parse_hub_reference
 
-FormatName = Literal["gsm8k", "hh", "humaneval", "problems", "demonstrations", "preferences", "kinds"]
+FormatName = Literal[
+    "gsm8k", "hh", "humaneval", "problems", "demonstrations", "preferences", "alpaca", "ultrafeedback",
+    "helpsteer", "kto", "stepwise", "kinds", "auto",
+]  # fmt: skip
 
 DataName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-def _local(path: str | Path) -> Path:
-    """Return a path as the user wrote it, with `~` expanded.
+def _data_path(path: DataPath) -> DataPath:
+    """Return a path as the user wrote it, with `~` expanded, or the text of a hub reference.
 
     Raises:
-        ValueError: it is a URL, or is in the home of an unknown user.
+        ValueError: it is another URL, or is in the home of an unknown user.
     """
+    if is_hub_reference(path):
+        try:
+            reference = parse_hub_reference(path)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+        return str(reference)
     if "://" in str(path):
-        raise ValueError(f"{shortened(path, 120)} is not a path on this machine; download the file and name it here")
+        raise ValueError(
+            f"{shortened(path, 120)} is not a path on this machine, and not hf://OWNER/NAME; download the file and "
+            "name it here"
+        )
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -37,12 +50,12 @@ def _one_or_many(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         if not value:
             raise ValueError("at least one path")
-        return tuple(_local(item) if isinstance(item, (str, Path)) else item for item in value)
+        return tuple(_data_path(item) if isinstance(item, (str, Path)) else item for item in value)
     return value
 
 
-Paths = Annotated[tuple[Path, ...], BeforeValidator(_one_or_many)]
-"""Paths on this machine; a single one may be written without brackets."""
+Paths = Annotated[tuple[DataPath, ...], BeforeValidator(_one_or_many)]
+"""Paths on this machine, and hub references as text; a single one may be written without brackets."""
 
 
 class DataSettings(BaseModel):
@@ -54,13 +67,14 @@ class DataSettings(BaseModel):
     """Folder of the prepared data under data/prepared/."""
     path: Paths | None = None
     """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory. Names such as
-    train-*, validation-* and test-* state the split of a file (see data/README.md)."""
+    train-*, validation-* and test-* state the split of a file (see data/README.md). A data set of the Hugging Face hub
+    is hf://OWNER/NAME@COMMIT, with :CONFIG or :CONFIG/SPLIT after it for a part of it."""
     test_path: Paths | None = None
     """Files whose rows are held out, divided between validation and gate in the ratio of the two shares; only for the
     gate if `path` has validation files. The other files of `path` are then used for training."""
     format: FormatName | None = None
-    """Shape of the rows; `kinds` is a folder with one file for each kind (problems.*, demonstrations.*, preferences.*).
-    `rewardflow data inspect` shows what it reads."""
+    """Shape of the rows; `kinds` is a folder with one file for each kind (problems.*, demonstrations.*, preferences.*),
+    and `auto` recognises the format from the columns. `rewardflow data inspect` shows what it reads."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Field of the format -> name of the user's column, if they differ, such as {prompt: question}."""
     ignore: tuple[str, ...] = ()

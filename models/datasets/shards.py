@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 
 from models.base.atomic_write import replace_file
 from models.base.errors import UserError
-from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, GivenSplit, columns_of, convert_row, unrecognised
+from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, GivenSplit, columns_of, convert_rows, unrecognised
 from models.datasets.normalise import normalise
 from models.datasets.placing import hashes_of
-from models.datasets.raw import RawBatch, RawRow, read_batches
-from models.datasets.schema import IDS, SPLITS, SYSTEM, Kind, Split, arrow_schema
+from models.datasets.prompt_groups import batches_of
+from models.datasets.raw import RawBatch, RawRow
+from models.datasets.schema import IDS, KINDS, SPLITS, SYSTEM, Kind, Split, arrow_schema
 from models.datasets.settings import DataSettings
 from models.datasets.sources import Source
 from models.datasets.splits import divide_held_out, split_of
@@ -39,6 +40,8 @@ ALONE = 2
 """Largest number of batches that are converted without other processes, which take a second to start."""
 SPLIT, PROMPT, ALIKE = "split", ("prompt_high", "prompt_low"), ("alike_high", "alike_low")
 """Columns of a shard in addition to those of its kinds."""
+HAS = "has_"
+"""Beginning of the name of a column that states which rows have a row of a kind; only if some have none."""
 FACTS = b"rewardflow"
 """Metadata key of a shard's schema for the facts about its rows."""
 Item = TypeVar("Item")
@@ -78,6 +81,10 @@ class Shard:
     """Whether any row gives its split."""
     unread: frozenset[str]
     """Columns of its raw rows, and keys of their messages, that are not read."""
+    has: Mapping[Kind, NDArray[np.bool_]] = field(default_factory=dict)
+    """Whether each row has a row of a kind, [rows]; a kind that is left out is in all of them."""
+    unused: int = 0
+    """Number of completions that are in no row, see `models.datasets.candidates`."""
 
 
 def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: Callable[[int], None]) -> list[Shard]:
@@ -97,7 +104,7 @@ def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: C
     """
 
     def batches() -> Iterator[RawBatch]:
-        return read_batches(source.files, settings.limit)
+        return batches_of(source, settings.limit)
 
     def read(columns: Mapping[str, str], into: str, rows: Iterator[RawBatch]) -> list[Shard]:
         reading = Reading(source, columns, settings)
@@ -129,9 +136,9 @@ def columns_in(batch: RawBatch) -> tuple[RawRow, frozenset[str]]:
     """Return the first row of a batch, and the columns that any of its rows has."""
     rows = batch.rows()
     first = next(rows)
-    present = set(first.values)
+    present = first.columns
     for row in rows:
-        present.update(row.values)
+        present.update(row.values if not row.others else row.columns)
     return first, frozenset(present)
 
 
@@ -195,10 +202,10 @@ class _Convert:
         ignored = frozenset(reading.settings.ignore)
         records, given = [], []
         for raw in batch.rows():
-            present.update(raw.values)
-            record = convert_row(reading.source.format, reading.columns, raw, ignored)
-            records.append(record)
-            given.append(reading.source.split_of(record.split, raw.place))
+            present.update(raw.values if not raw.others else raw.columns)
+            for record in convert_rows(reading.source.format, reading.columns, raw, ignored):
+                records.append(record)
+                given.append(reading.source.split_of(record.split, raw.place))
         prompts = [str(next(iter(record.rows.values()))["prompt"]) for record in records]
         alike = [normalise(prompt) for prompt in prompts]
         splits = [self._split(split, prompt) for split, prompt in zip(given, alike, strict=True)]
@@ -206,15 +213,18 @@ class _Convert:
         for names, hashes in ((PROMPT, hashes_of(prompts)), (ALIKE, hashes_of(alike))):
             arrays |= {name: pa.array(hashes[:, at]) for at, name in enumerate(names)}
         for kind in reading.source.kinds:
-            rows = [record.rows[kind] for record in records]
-            for field in arrow_schema(kind, system=any(row.get(SYSTEM) for row in rows)):
-                if field.name not in IDS:
-                    unknown: Any = 0 if field.name == "level" else ""
-                    if any(field.name in row for row in rows):
-                        values = [row.get(field.name, unknown) for row in rows]
-                        arrays[f"{kind}.{field.name}"] = pa.array(values, field.type)
+            has = [kind in record.rows for record in records]
+            if not all(has):
+                arrays[f"{HAS}{kind}"] = pa.array(has)
+            rows = [record.rows.get(kind, {}) for record in records]
+            for column in arrow_schema(kind, system=any(row.get(SYSTEM) for row in rows)):
+                if column.name not in IDS:
+                    unknown: Any = 0 if column.name == "level" else ""
+                    if any(column.name in row for row in rows):
+                        values = [row.get(column.name, unknown) for row in rows]
+                        arrays[f"{kind}.{column.name}"] = pa.array(values, column.type)
                     else:
-                        arrays[f"{kind}.{field.name}"] = pa.repeat(pa.scalar(unknown, field.type), len(rows))
+                        arrays[f"{kind}.{column.name}"] = pa.repeat(pa.scalar(unknown, column.type), len(rows))
         facts = {
             "columns": sorted(present),
             "recognised": any(record.recognised for record in records),
@@ -222,6 +232,7 @@ class _Convert:
             "unread": sorted(
                 (present - set(reading.columns.values())).union(*(record.unread for record in records)) - ignored
             ),
+            "unused": sum(record.unused for record in records),
         }
         table = pa.table(arrays).replace_schema_metadata({FACTS: json.dumps(facts).encode()})
         packed = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -253,13 +264,16 @@ def has_system(shard: Path, kind: Kind) -> bool:
 def _read_shard(file: Path) -> Shard:
     with pa.memory_map(str(file)) as source:
         schema = pa.ipc.open_file(source).schema
-        wanted = [schema.get_field_index(name) for name in (SPLIT, *PROMPT, *ALIKE)]
+        partly = [name for name in schema.names if name.startswith(HAS)]
+        wanted = [schema.get_field_index(name) for name in (SPLIT, *PROMPT, *ALIKE, *partly)]
         table = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted)).read_all()
         facts = json.loads(schema.metadata[FACTS])
         prompts, alike = (np.stack([table[name].to_numpy() for name in names], axis=1) for names in (PROMPT, ALIKE))
         splits = table[SPLIT].to_numpy()
+        has = {kind: table[f"{HAS}{kind}"].to_numpy() for kind in KINDS if f"{HAS}{kind}" in partly}
     columns, unread = frozenset(facts["columns"]), frozenset(facts["unread"])
-    return Shard(file, prompts, alike, splits, columns, facts["recognised"], facts["split_given"], unread)
+    recognised, given, unused = facts["recognised"], facts["split_given"], facts["unused"]
+    return Shard(file, prompts, alike, splits, columns, recognised, given, unread, has, unused)
 
 
 def columns_read(source: Source, first: RawRow, present: frozenset[str]) -> dict[str, str]:

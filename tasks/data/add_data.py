@@ -1,8 +1,8 @@
 """Adding a user's files as a version of the data that a git commit pins: copy, prepare, commit, push.
 
-    data/raw/NAME           the given files, in DVC's cache and remote
-    data/raw/NAME.dvc       their hash
-    data/sources/NAME       the stage that prepares them (tasks/data/data_sources.py)
+data/raw/NAME           the given files, in DVC's cache and remote
+data/raw/NAME.dvc       their hash
+data/sources/NAME       the stage that prepares them (tasks/data/data_sources.py)
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from models.datasets.data_files import DataFile, data_files
 from models.datasets.settings import DataSettings
 from tasks.data.data_sources import RAW, STAGE, prepare_source, prepared_folder, source_folder
 from tasks.data.dvc_command import Report, repository_lock, run_dvc
+from tasks.data.hub_data import fetch_hub_data
 from tasks.data.versions import DataVersion, current, digest_of, repository
 from tasks.host.code_version import NO_REPOSITORY, ask_git, git_output, without_commit
 
@@ -45,6 +46,8 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
         raise UserError(f"{root}: {why}: a version of the data is a commit{mend}")
     if settings.path is None or settings.name in BUILT_IN:
         raise UserError(f"data.name: '{settings.name}' is the name of a built-in data set; give yours another")
+    settings, _ = fetch_hub_data(settings, report)
+    assert settings.path is not None, "it was given"
     place = f"{RAW}/{settings.name}"
     held_out = data_files(settings.test_path or (), "data.test_path")
     apart = {file.path.resolve() for file in held_out}

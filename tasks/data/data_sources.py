@@ -5,8 +5,9 @@
     data/prepared/NAME              its output
 
 New raw bytes, other settings or another version of the reading code each make the stage run again, and nothing else
-does. git tracks these small files, and pins the prepared rows once they are committed. Raw files that `rewardflow data
-add` copied in (tasks/data/add_data.py) are stored in data/raw/NAME, and data/raw/NAME.dvc pins them.
+does. Hub data (tasks/data/hub_data.py) are not a dependency: the parameters name their commit, whose rows never change.
+git tracks these small files, and pins the prepared rows once they are committed. Raw files that `rewardflow data add`
+copied in (tasks/data/add_data.py) are stored in data/raw/NAME, and data/raw/NAME.dvc pins them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from models.base.atomic_write import write_file
 from models.base.errors import UserError
 from models.datasets.built_in import BUILT_IN, TASK_SETS
 from models.datasets.data_files import files_of
+from models.datasets.hub_reference import is_hub_reference
 from models.datasets.settings import DataSettings
 from tasks.data.dvc_command import Report, run_dvc
 
@@ -68,8 +70,8 @@ def source_files(settings: DataSettings, root: Path) -> tuple[str, str]:
     raw: list[str] = []
     for key, paths in (("path", settings.path), ("test_path", settings.test_path)):
         if paths:
-            data[key] = [_from_root(path, root) for path in paths]
-            raw += data[key]
+            data[key] = [str(path) if is_hub_reference(path) else _from_root(Path(path), root) for path in paths]
+            raw += [path for path in data[key] if not is_hub_reference(path)]
     params = f"{source_folder(settings.name)}/params.yaml"
     stage = {
         "wdir": "../../..",

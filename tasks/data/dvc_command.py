@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 import models
+from models.base.disk import state_folder
 from models.base.errors import UserError
 from models.datasets.params import ERROR_PREFIX
 from tasks.data import dvc_remote
@@ -48,6 +49,7 @@ def _environment() -> dict[str, str]:
     here["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), here.get("PATH", os.defpath)])
     here["PYTHONPATH"] = os.pathsep.join(filter(None, [package, here.get("PYTHONPATH")]))
     here["PYTHONUNBUFFERED"] = "1"
+    here["REWARDFLOW_HOME"] = str(state_folder())  # a stage runs in another folder, and reads hub data there
     for key, value in (
         ("DVC_NO_ANALYTICS", "1"),
         ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required"),

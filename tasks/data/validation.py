@@ -7,8 +7,8 @@ written under one folder:
     quarantine.parquet      the rows that failed, with the reason
     clean/                  the rest, under the same names; only if few enough failed, and then complete
 
-Files are read in pieces, three times: for comparisons between rows, for the checks, and to be written. Only hashes of
-ids and the places of failures are kept of each row. A validation that was killed continues after its last piece.
+Files are read in pieces, three times: to compare rows, to check them and to write them. Of each row, only hashes and
+places of failures are kept. A validation that was killed continues after its last piece.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 from models.base.atomic_write import replace_file, replace_folder
 from models.base.errors import UserError
 from models.base.package_files import PROJECT
-from models.datasets import quarantine, repeated_problems
+from models.datasets import quarantine
 from models.datasets.prepare import notes_of
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
+from models.datasets.repeated_problems import PROBLEM_COLUMNS, first_of_repeated
 from models.datasets.row_checks import CheckAnswers, CountTokens, Facts, ParseAnswer, computed_columns, facts_of
 from models.datasets.row_checks import neighbours_of as neighbours_among
 from models.datasets.row_groups import row_groups
@@ -281,7 +282,7 @@ def _facts(source: SplitFile) -> Facts:
     facts = facts_of(table.to_pandas() for _, table in source.pieces(columns))
     if source.kind != "problems" or source.split != "gate":
         return facts
-    repeated = repeated_problems.first_of_repeated(lambda: (table.to_pandas() for _, table in source.pieces(repeated_problems.COLUMNS)))
+    repeated = first_of_repeated(lambda: (table.to_pandas() for _, table in source.pieces(PROBLEM_COLUMNS)))
     return replace(facts, first_of_repeated=repeated)
 
 
@@ -378,8 +379,7 @@ def _write_quarantine(sources: Sequence[SplitFile], failures: Mapping[str, FileF
         for source in sorted(sources, key=lambda source: source.name):
             of_file = failures[source.name]
             for start, table in source.pieces() if of_file.failed else ():
-                lines = list(quarantine.quarantined(of_file, table.to_pandas(), start))
-                groups.add(pa.Table.from_pylist(lines, schema=schema))
+                groups.add(pa.Table.from_pylist([*quarantine.quarantined(of_file, table.to_pandas(), start)], schema))
 
 
 def _write_clean(folder: Path, sources: Sequence[SplitFile], failures: Mapping[str, FileFailures], clean: Path) -> None:

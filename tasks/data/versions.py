@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ import yaml
 
 from models.base.errors import UserError
 from models.datasets.built_in import BUILT_IN, TASK_SETS
+from models.datasets.hub_reference import is_hub_reference, parse_hub_reference
 from models.datasets.settings import DataSettings
 from tasks.data import dvc_remote
 from tasks.data.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder, stage_of
 from tasks.data.dvc_command import Report, repository_lock, run_dvc
+from tasks.data.hub_data import fetch_hub_data
 from tasks.data.project_stages import update_code_digest
 from tasks.host.code_version import NO_REPOSITORY, git_output, without_commit
 
@@ -45,17 +47,24 @@ class DataVersion:
     files: dict[str, str]
     """Path relative to the repository -> md5, for every file of the prepared folder."""
     raw: dict[str, str]
-    """Path of the raw data -> DVC's md5 (ending in `.dir` for a folder)."""
+    """Path of the raw data -> DVC's md5 (ending in `.dir` for a folder), or hub reference -> its commit."""
     raw_stored: bool
-    """Whether the revision contains the raw files too; for files outside of the repository only the hash is kept."""
+    """Whether the revision contains the raw files too; for files outside of the repository only the hash is kept. Hub
+    data of a commit count as stored."""
+    hub_unpinned: str = ""
+    """Why hub data are not pinned: their reference names no commit. "" if all do, or if there are none."""
 
     @property
     def unpinned(self) -> str:
         """Why the revision does not contain these data, in a few words; "" if it does."""
+        if self.hub_unpinned:
+            return self.hub_unpinned
         if not self.revision:
             return f"the data {self.name} are in no commit ({self.without})"
         if self.dirty:
             cure = "commit dvc.lock" if self.name in BUILT_IN else "`rewardflow data add` pins them"
+            if self.raw and all(map(is_hub_reference, self.raw)):
+                cure = f"commit {source_folder(self.name)}, or `rewardflow data add` pins them"
             return f"commit {self.revision[:8]} does not hold the data {self.name} as they are; {cure}"
         if not self.raw_stored:
             return f"of the raw files of {self.name} only the hash is kept; `rewardflow data add` stores them"
@@ -74,13 +83,14 @@ def prepare(settings: DataSettings, root: Path, report: Report = print) -> DataV
         UserError: the failing stage's message about the data, or the first error of DVC, in one line.
     """
     root = repository(root)
+    settings, hub_unpinned = fetch_hub_data(settings, report)
     with repository_lock(root) as lock:
         if settings.built_in:
             update_code_digest(root)
             run_dvc(root, ["repro", stage_of(settings.name)], report, lock)
         else:
             prepare_source(settings, root, report, lock)
-        return current(settings.name, root)
+        return replace(current(settings.name, root), hub_unpinned=hub_unpinned)
 
 
 def current(name: str, root: Path) -> DataVersion:
@@ -106,7 +116,8 @@ def current(name: str, root: Path) -> DataVersion:
         dirty=committed is None or _digest(name, committed) != digest,
         digest=digest,
         files={path.relative_to(root).as_posix(): _md5(path) for path in sorted(folder.glob("*.*"))},
-        raw={item["path"]: item["md5"] for item in stage.get("deps", []) if item["path"] in given},
+        raw={item["path"]: item["md5"] for item in stage.get("deps", []) if item["path"] in given}
+        | {path: parse_hub_reference(path).revision for path in given if is_hub_reference(path)},
         raw_stored=name in BUILT_IN or _raw_stored(stage, given, root),
     )
 
@@ -288,14 +299,15 @@ def _raw_paths(name: str, root: Path) -> Sequence[str]:
 
 
 def _raw_stored(stage: dict[str, Any], given: Sequence[str], root: Path) -> bool:
-    """Return whether the last commit contains the raw files that the stage read, by the hashes in their .dvc files."""
+    """Return whether the last commit contains the raw files that the stage read, by the hashes in their .dvc files; a
+    commit of the hub contains its own."""
     seen = {item["path"]: item["md5"] for item in stage.get("deps", [])}
-    folders = {added_folder(path) for path in given}
+    folders = {added_folder(path) for path in given if not is_hub_reference(path)}
     for folder in folders:
         pin = yaml.safe_load(git_output(root, "show", f"HEAD:./{folder}.dvc")) if folder else None
         if not pin or [item["md5"] for item in pin.get("outs", [])] != [seen.get(folder)]:
             return False
-    return bool(folders)
+    return bool(given)
 
 
 def _md5(path: Path) -> str:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from models.base.atomic_write import leftovers
+from models.datasets.hub_reference import FOLDER as HUB_DATA
 from models.policies.base_models.catalogue import entry_with
 from models.policies.base_models.store import FOLDER as BASES
 from tasks.registered.export import MAKING, SERVING, USING, unused
@@ -66,6 +67,8 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[StateItem]
         items += [_plan_entry(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
     downloads = _entries(registry.download_folder(home))
     items += [_plan_entry(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
+    hub_data = sorted((home / HUB_DATA).glob("*/*"))
+    items += [_plan_entry(home, entry, cutoff, "fetched again when it is needed") for entry in hub_data]
     items += [_plan_base(home, entry, cutoff) for entry in _entries(home / BASES) if not entry.name.startswith(".")]
     items += [
         _plan_export(home, entry, cutoff) for entry in _entries(home / SERVING) if entry.suffix not in (MAKING, USING)

@@ -143,15 +143,16 @@ def test_old_downloads_and_log_probs_of_references_go_and_those_used_lately_stay
     served = factory.home / "serving/abc-v1.sha256"
     served.parent.mkdir()
     served.write_text("abc")
-    for file in (model / "model.safetensors", log_probs):
+    rows = factory.home / "hub_data/own--rows/0123/config/train-00000.parquet"
+    for file in (model / "model.safetensors", log_probs, rows):
         file.parent.mkdir(parents=True)
         file.write_bytes(b"0" * 2000)
     collect(factory.home, keep_days=1)
-    assert model.is_dir() and log_probs.is_file() and served.is_file()
-    for entry in (model / "model.safetensors", model, log_probs, served):
+    assert model.is_dir() and log_probs.is_file() and served.is_file() and rows.is_file()
+    for entry in (model / "model.safetensors", model, log_probs, served, rows, *list(rows.parents)[:2]):
         os.utime(entry, (OLD, OLD))
     said = collect(factory.home, keep_days=1)
-    assert not model.exists() and not log_probs.exists() and not served.exists()
+    assert not model.exists() and not log_probs.exists() and not served.exists() and not rows.exists()
     assert "models/m-1: downloaded again" in said and "reference/a.safetensors: made again" in said
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,9 @@ from flows.runtime.command_options import SetOption, path_overrides
 
 
 def add(
-    paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet; or hf://OWNER/NAME.")
+    ],
     recipe: Annotated[
         str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section defines how the files are read.")
     ],

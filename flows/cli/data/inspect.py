@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 from typing import Annotated
+
 import typer
+
 from flows.runtime.command_options import SetOption, path_overrides
 
 
 def inspect(
-    paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet; or hf://OWNER/NAME.")
+    ],
     tested: Annotated[
         list[Path] | None, typer.Option("--test", help="File held out from training. Repeatable.")
     ] = None,
     recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section is used. Default: the format is recognised.")
+        str,
+        typer.Option("--recipe", "-r", help="Recipe whose `data:` section is used. Default: the format is recognised."),
     ] = "",
     form: Annotated[str, typer.Option("--format", help="Format of the rows. Default: it is recognised.")] = "",
     columns: Annotated[
-        list[str] | None, typer.Option("--column", metavar="FIELD=COLUMN", help="Column that a field is read from. Repeatable.")
+        list[str] | None,
+        typer.Option("--column", metavar="FIELD=COLUMN", help="Column that a field is read from. Repeatable."),
     ] = None,
     overrides: SetOption = None,
 ) -> None:
     """Show how files would be read: shape, splits by file, rows, unused columns, the first row.
 
+    The rows of a data set of the hub, hf://OWNER/NAME@REVISION:CONFIG/SPLIT, are stored in the state folder.
+
     Example: `rewardflow data inspect data/raw/arithmetic`
     """
     from models.base.errors import UserError
     from models.datasets.inspection import inspect as inspected
-    from models.datasets.inspection import recognised_format
     from models.datasets.params import checked
     from models.datasets.settings import DataSettings
     from models.recipes.load import load_recipe
+    from tasks.data.hub_data import fetch_hub_data
 
     if recipe:
         if form or columns:
@@ -45,9 +51,8 @@ def inspect(
     else:
         mapping = dict(_mapped(text) for text in columns or [])
         given = {"name": "inspected", "path": paths, "test_path": tested, "columns": mapping}
-        shape = form or recognised_format(paths, mapping)
-        settings = checked(DataSettings, {**given, "format": shape}, "data")
-    print(inspected(settings).text())
+        settings = checked(DataSettings, {**given, "format": form or "auto"}, "data")
+    print(inspected(fetch_hub_data(settings)[0]).text())
 
 
 def _mapped(text: str) -> tuple[str, str]:

@@ -45,8 +45,8 @@ def test_a_shape_is_recognised_and_read(
 
 
 def test_an_unknown_shape_is_one_line_with_the_columns(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no known shape \(columns: instruction, output\); name it with --format"):
-        recognised_format([written(tmp_path / "a.jsonl", {"instruction": "x", "output": "y"})], {})
+    with pytest.raises(UserError, match=r"no known shape \(columns: caption, picture\); name it with --format"):
+        recognised_format([written(tmp_path / "a.jsonl", {"caption": "x", "picture": "y"})], {})
 
 
 def test_an_inspection_shows_splits_rows_unread_columns_and_what_is_passed_over(tmp_path: Path) -> None:

@@ -64,10 +64,10 @@ def some_rows(format: str, count: int, seed: int) -> list[dict[str, object]]:
 def by_definition(settings: DataSettings) -> tuple[dict[tuple[Kind, Split], list[Row]], int]:
     """Return the rows of every kind and split, and the number of dropped rows, computed in memory row by row."""
     assert settings.format is not None and settings.path is not None
-    records, _ = read_records(settings.format, settings.path, settings.columns)
+    records, _ = read_records(settings.format, [Path(path) for path in settings.path], settings.columns)
     of_test: list[PlainRecord] = []
     if settings.test_path:
-        of_test, _ = read_records(settings.format, settings.test_path, settings.columns)
+        of_test, _ = read_records(settings.format, [Path(path) for path in settings.test_path], settings.columns)
     placed: list[tuple[Split, PlainRecord]] = []
     for record, given in [*((r, r.split) for r in records), *((r, r.split or "test") for r in of_test)]:
         prompt = normalise(str(record.row["prompt"]))
