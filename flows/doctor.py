@@ -28,6 +28,7 @@ from flows.servers.server_record import running_servers
 from flows.servers.servers import check_given, given_server
 from models.base.errors import UserError, shortened
 from models.base.processor import processor
+from models.sandbox.engines import engine_lines
 from models.sandbox.fork_servers import NotStarted
 from models.sandbox.layers import available_layers
 from tasks.data import dvc_remote
@@ -78,6 +79,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
         lambda: _server("Prefect", PREFECT_PORT, home),
         lambda: _remote(Path.cwd()),
         _sandbox,
+        _containers,
         _browser,
     ]
     return [check() for check in checks]
@@ -305,6 +307,12 @@ def _sandbox() -> Diagnosis:
     return Diagnosis(
         "Sandbox", available.layers.enough, f"{available.layers.line}{reason}", "" if available.layers.enough else mend
     )
+
+
+def _containers() -> Diagnosis:
+    lines = engine_lines()
+    absence = "neither docker nor podman: only sandbox.runner: container needs one"
+    return Diagnosis("Containers", True, "; ".join(lines) or absence)
 
 
 def _browser() -> Diagnosis:

@@ -1,1 +1,1 @@
-"""The sandbox: the only place where code that a model wrote is run."""
+"""The only place where code that a model wrote is run: under the layers of this machine, or in containers."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.sandbox.sandbox import Sandbox
+from models.sandbox.interface import ProgramRunner
 
 STEPS = 1_000_000
 """Steps of SQLite's virtual machine that a query may take, about a hundredth of a second or a few."""
@@ -64,7 +64,7 @@ class DatabaseAnswers:
     """Reason why the database cannot be made; empty: it can."""
 
 
-def ask(sandbox: Sandbox, queries_of: Mapping[str, Sequence[str]]) -> dict[str, DatabaseAnswers]:
+def ask(sandbox: ProgramRunner, queries_of: Mapping[str, Sequence[str]]) -> dict[str, DatabaseAnswers]:
     """Run the queries of each database.
 
     Args:
@@ -94,7 +94,7 @@ def ask(sandbox: Sandbox, queries_of: Mapping[str, Sequence[str]]) -> dict[str, 
     return answers
 
 
-def _run(sandbox: Sandbox, runs: Sequence[tuple[str, tuple[str, ...]]]) -> list[Mapping[str, Any] | None]:
+def _run(sandbox: ProgramRunner, runs: Sequence[tuple[str, tuple[str, ...]]]) -> list[Mapping[str, Any] | None]:
     """Return the output of each run, [runs]; None for a run that ended without output."""
     return [_read(output) for output in sandbox.scripts([_script(*run) for run in runs])]
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from models.sandbox.inside import wire
 from models.sandbox.settings import SandboxSettings
@@ -31,7 +31,7 @@ SCRATCH = "/scratch"
 _START = 20.0
 """Seconds that a fork server may take to start."""
 _SYSTEM = ("/lib", "/lib64", "/lib32", "/bin", "/sbin")
-_OF_COMPILERS = ("/etc/alternatives", "/etc/ld.so.cache")
+OF_COMPILERS = ("/etc/alternatives", "/etc/ld.so.cache")
 
 
 class NotStarted(Exception):
@@ -48,6 +48,8 @@ class Layers:
     """Version of Landlock; 0: none."""
     seccomp: bool
     """Whether a filter of system calls is active."""
+    container: str = ""
+    """Engine and image of the container that gives the namespaces; empty: bubblewrap gives them."""
 
     @property
     def enough(self) -> bool:
@@ -58,7 +60,7 @@ class Layers:
     def line(self) -> str:
         """Active and missing layers, in one line."""
         named = {
-            "namespaces": self.namespaces,
+            f"container of {self.container}" if self.container else "namespaces": self.namespaces,
             f"Landlock {self.landlock}" if self.landlock else "Landlock": self.landlock > 0,
             "seccomp": self.seccomp,
         }
@@ -111,23 +113,14 @@ def start(
     mine, theirs = socket.socketpair()
     passed = [theirs.fileno(), *([] if programs is None else [programs.fileno()])]
     code = CODE if namespaces else str(INSIDE.parents[2])
-    seconds = settings.seconds_together if kind == "judge" else settings.seconds
     text = json.dumps(
         {
-            "kind": kind,
             "code": code,
             "control": passed[0],
             "programs": None if programs is None else passed[1],
-            "readable": [*_readable(), *(_OF_COMPILERS if kind == "compiler" else ())],
+            "readable": [*_readable(), *(OF_COMPILERS if kind == "compiler" else ())],
             "scratch": SCRATCH if namespaces and kind != "judge" else "",
-            "most": settings.processes if kind == "compiler" else None,
-            "limits": {
-                "seconds": int(seconds) + 1,
-                "memory": settings.memory_mb << 20,
-                "file": settings.file_mb << 20,
-                "open_files": settings.open_files,
-                "processes": settings.processes + 8 if namespaces else None,
-            },
+            **settings_of(kind, settings, settings.processes + 8 if namespaces else None),
         }
     )
     command = [_interpreter(), "-s", "-S", "-B", "-P", "-c", _BEGIN, code, text]
@@ -157,6 +150,28 @@ def start(
         mine.settimeout(None)
     server.layers = Layers(namespaces, int(answer["landlock"]), bool(answer["seccomp"]))
     return server
+
+
+def settings_of(kind: Kind, settings: SandboxSettings, processes: int | None) -> dict[str, Any]:
+    """Return the settings of a fork server that do not depend on where it runs.
+
+    Args:
+        kind: of its children.
+        settings: their limits.
+        processes: limit of the processes of its user; None: none.
+    """
+    seconds = settings.seconds_together if kind == "judge" else settings.seconds
+    return {
+        "kind": kind,
+        "most": settings.processes if kind == "compiler" else None,
+        "limits": {
+            "seconds": int(seconds) + 1,
+            "memory": settings.memory_mb << 20,
+            "file": settings.file_mb << 20,
+            "open_files": settings.open_files,
+            "processes": processes,
+        },
+    }
 
 
 _BEGIN = "import sys; sys.path.insert(0, sys.argv[1]); from models.sandbox.inside.zygote import main; main(sys.argv[2])"
@@ -198,7 +213,7 @@ def _view(kind: Kind, settings: SandboxSettings) -> list[str]:
         words += ["--ro-bind", prefix, prefix]
     if kind == "compiler":
         words += ["--proc", "/proc"]
-        for path in _OF_COMPILERS:
+        for path in OF_COMPILERS:
             words += ["--ro-bind-try", path, path]
     words += ["--ro-bind", str(INSIDE), f"{CODE}/models/sandbox/inside", "--dev", "/dev"]
     if kind != "judge":

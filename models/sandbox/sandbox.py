@@ -8,7 +8,6 @@ the limits, or is ended and started again.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import os
@@ -19,89 +18,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from models.base.errors import UserError, shortened
 from models.sandbox.fork_servers import ForkServer, Kind, Layers, NotStarted, start
 from models.sandbox.inside import wire
+from models.sandbox.interface import Outcome, Program, ProgramRunner, ProgramVerdict, Ran
 from models.sandbox.settings import SandboxSettings
+
+__all__ = ["Outcome", "Program", "ProgramRunner", "ProgramVerdict", "Ran", "Sandbox", "Worker"]
 
 _LOG = logging.getLogger("rewardflow.sandbox")
 _GRACE = 3.0
 """Seconds beyond its limits after which a worker is given up."""
 
-Outcome = Literal["uncompilable", "failed", "partly", "passed", "useless_tests"]
-"""Outcome of a program under its tests.
-
-uncompilable: it is not valid Python
-failed: no case passed, and in each the program raised, ended, took too long or sent nonsense
-partly: some cases or none passed, and it answered at least once
-passed: all cases passed
-useless_tests: the tests are not valid Python or never call the program; the result does not concern the program
-"""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Program:
-    """A program and the tests that it must pass."""
-
-    source: str
-    """The program: Python that defines `entry_point`."""
-    tests: str
-    """Python that defines `check(candidate)`, or statements that call the function by its name."""
-    entry_point: str
-    prompt: str = ""
-    """Prompt of the program; if it is Python, its definitions are available to the tests too."""
-    counted: bool = False
-    """Whether its steps and lines are counted, which makes it many times slower (`models.sandbox.inside.counting`)."""
-
-
-@dataclass(frozen=True)
-class ProgramVerdict:
-    """Outcome of a program under its tests."""
-
-    outcome: Outcome
-    passed: int
-    cases: int
-    why: str
-    """Reason of one case that did not pass, in one line; empty if all passed. Cases are run in random order."""
-    steps: int = 0
-    """Instructions that the program took over all cases, if they were counted. The program reports them itself, so they
-    can be trusted only if it is plain (`models.sandbox.plain_code`)."""
-    lines: int = 0
-    """Number of different lines of the program in which the steps were taken; the same limits apply."""
-
-    @property
-    def share(self) -> float:
-        """Share of the cases that passed, in [0, 1]."""
-        return self.passed / self.cases if self.cases else 0.0
-
-
-@dataclass(frozen=True)
-class Ran:
-    """Output of a script or a command, and how it ended."""
-
-    output: str
-    errors: str
-    status: int | None
-    """Exit status; 0: success; below 0: ended by that signal; None: ended for too much output or too much time."""
-    cut: bool
-    """Whether it printed more than is kept."""
-    late: bool
-    """Whether its time was over."""
-
-
 @dataclass
-class _Worker:
-    """A pair of fork servers."""
+class Worker:
+    """A pair of fork servers, of programs and of judges."""
 
     programs: ForkServer
     judges: ForkServer
 
     @classmethod
-    def start(cls, kind: Kind, settings: SandboxSettings, namespaces: bool) -> _Worker:
+    def start(cls, kind: Kind, settings: SandboxSettings, namespaces: bool) -> Worker:
         programs = start(kind, settings, namespaces=namespaces)
         try:
             judges = start("judge", settings, namespaces=namespaces, programs=programs.control)
@@ -153,7 +96,7 @@ class Sandbox:
     """Whether namespaces are used if this machine has them."""
 
     def __post_init__(self) -> None:
-        self._idle: list[_Worker] = []
+        self._idle: list[Worker] = []
         self._places = threading.Semaphore(self.workers)
         self._lock = threading.Lock()
 
@@ -279,7 +222,7 @@ class Sandbox:
         raise AssertionError("returned or raised by now")
 
     @contextlib.contextmanager
-    def _worker(self) -> Iterator[_Worker]:
+    def _worker(self) -> Iterator[Worker]:
         """Yield a worker for one program. A worker that is not in order afterwards is ended."""
         with self._places:
             with self._lock:
@@ -287,7 +230,7 @@ class Sandbox:
             if worker is not None and not worker.runs:
                 worker.close()
                 worker = None
-            worker = worker or self._start()
+            worker = worker or self.start_worker()
             healthy = False
             try:
                 yield worker
@@ -299,22 +242,23 @@ class Sandbox:
                 else:
                     worker.close()
 
-    def _start(self) -> _Worker:
+    def start_worker(self) -> Worker:
+        """Start a worker with the layers that this machine has; raises as `layers` does."""
         kind: Kind = "compiler" if self.compilers else "program"
         reason = "not asked for"
         if self.namespaces:
             try:
-                return self._accept_worker(_Worker.start(kind, self.settings, namespaces=True), "")
+                return self._accept_worker(Worker.start(kind, self.settings, namespaces=True), "")
             except NotStarted as error:
                 reason = str(error)
         if self.compilers:
             raise UserError(f"sandbox: compilers need namespaces, which cannot be had here ({shortened(reason, 200)})")
         try:
-            return self._accept_worker(_Worker.start(kind, self.settings, namespaces=False), reason)
+            return self._accept_worker(Worker.start(kind, self.settings, namespaces=False), reason)
         except NotStarted as error:
             raise UserError(f"sandbox: its fork server does not start ({shortened(str(error), 200)})") from None
 
-    def _accept_worker(self, worker: _Worker, reason: str) -> _Worker:
+    def _accept_worker(self, worker: Worker, reason: str) -> Worker:
         layers = worker.layers
         if not layers.enough and not self.settings.unprotected:
             worker.close()
@@ -344,17 +288,3 @@ def _log_layers(layers: Layers, reason: str) -> None:
         _LOG.warning("sandbox: no namespaces (%s): held by %s, without a scratch folder", reason, layers.line)
     elif not (layers.landlock and layers.seccomp):
         _LOG.warning("sandbox: held by %s", layers.line)
-
-
-_SHARED: dict[tuple[int, SandboxSettings, bool], Sandbox] = {}
-_SHARED_LOCK = threading.Lock()
-
-
-def shared_sandbox(settings: SandboxSettings, *, compilers: bool = False) -> Sandbox:
-    """Return the sandbox of this process with these settings, shared by all callers until the process ends."""
-    key = (os.getpid(), settings, compilers)
-    with _SHARED_LOCK:
-        if key not in _SHARED:
-            _SHARED[key] = Sandbox(settings, compilers)
-            atexit.register(_SHARED[key].close)
-        return _SHARED[key]

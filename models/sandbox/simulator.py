@@ -10,11 +10,12 @@ task, uses a compiler directive or reaches into another module, because it could
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Sequence
 
 from models.base.errors import UserError
-from models.sandbox.sandbox import ProgramVerdict, Ran, Sandbox
+from models.sandbox.interface import ProgramRunner, ProgramVerdict, Ran
+from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import missing_programs
 
 PROGRAMS = ("iverilog", "vvp")
 LONGEST = 20_000
@@ -32,13 +33,17 @@ _REACHES = re.compile(r"`|\$\w*|[\w\]]\s*\.\s*[A-Za-z_\\]|\\|\bforce\b|\bbind\b|
 """Constructs that could lead out of a design: directives, system tasks, names with dots, escaped names."""
 
 
-def require_simulator() -> None:
-    """Check that Icarus Verilog is installed.
+def require_simulator(settings: SandboxSettings | None = None) -> None:
+    """Check that Icarus Verilog is installed where programs run.
+
+    Args:
+        settings: those of the sandbox; None: the default, this machine.
 
     Raises:
         UserError: it is missing.
     """
-    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+    missing = missing_programs(settings or SandboxSettings(), PROGRAMS)
+    if missing:
         raise UserError(f"Icarus Verilog is missing ({missing[0]}): apt-get install iverilog")
 
 
@@ -51,7 +56,7 @@ def is_closed(design: str) -> bool:
     return all(text in _PURE for text in reaching)
 
 
-def simulate(sandbox: Sandbox, designs: Sequence[tuple[str, str]]) -> list[ProgramVerdict]:
+def simulate(sandbox: ProgramRunner, designs: Sequence[tuple[str, str]]) -> list[ProgramVerdict]:
     """Simulate each design under its bench and return the verdicts, [designs].
 
     Args:

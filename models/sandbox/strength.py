@@ -17,9 +17,10 @@ from functools import lru_cache
 
 from models.answers.mutants import mutants_of
 from models.sandbox.inside.counting import lines_of
+from models.sandbox.interface import Program, ProgramRunner
 from models.sandbox.plain_code import is_plain
-from models.sandbox.sandbox import Program, Sandbox, shared_sandbox
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ Run = tuple[Subject, str, str]
 """A subject, tests of it, and a program to run under them."""
 
 
-def _killed(sandbox: Sandbox, runs: Sequence[Run]) -> set[Run]:
+def _killed(sandbox: ProgramRunner, runs: Sequence[Run]) -> set[Run]:
     verdicts = sandbox.judge([Program(source, tests, subject.entry_point) for subject, tests, source in runs])
     return {run for run, verdict in zip(runs, verdicts, strict=True) if verdict.outcome != "passed"}
 

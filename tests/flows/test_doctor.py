@@ -10,8 +10,10 @@ from running import ROOT, free_port, start_python
 
 from flows.command_line import main
 from flows.doctor import Diagnosis, diagnose, table
+from models.sandbox.engines import engine_lines
 from models.sandbox.fork_servers import Layers
 from models.sandbox.layers import Isolation, available_layers
+from tests.support import container_engine
 
 
 def finding(findings: list[Diagnosis], name: str) -> Diagnosis:
@@ -66,6 +68,17 @@ def test_the_layers_of_the_sandbox_are_those_that_its_fork_server_has(monkeypatc
     monkeypatch.setattr("flows.doctor.available_layers", lambda: Isolation(Layers(False, 0, True), "refused"))
     look = finding(diagnose(ROOT), "Sandbox")
     assert not look.ok and look.mend and "refused" in look.detail and "missing: namespaces, Landlock" in look.detail
+
+
+def test_container_engines_are_named_or_their_absence_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = container_engine.install(tmp_path, "podman", [])
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert "podman answers" in engine_lines(("podman",))[0]
+    (containers / "stopped").touch()
+    assert "podman does not answer" in engine_lines(("podman",))[0]
+    monkeypatch.setenv("PATH", "")
+    look = finding(diagnose(ROOT), "Containers")
+    assert look.ok and "only sandbox.runner: container needs one" in look.detail
 
 
 @pytest.mark.parametrize(

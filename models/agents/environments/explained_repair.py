@@ -20,8 +20,8 @@ from models.method.attempt import Attempt
 from models.method.environment import Environment, EnvironmentEpisode, Info
 from models.method.problem import Problem
 from models.method.registry import part
-from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 from models.sandbox.written import program_of
 
 

@@ -8,15 +8,14 @@ Compiler and program run in the sandbox's profile for compilers, which needs nam
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import field
 from typing import Literal
 
 from models.base.errors import UserError
 from models.method.registry import part
 from models.method.tool import Tool, ToolError
-from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import missing_programs, shared_sandbox
 
 _OF: dict[str, tuple[str, str]] = {"c": ("cc", "program.c"), "c++": ("c++", "program.cc")}
 """Compiler and source file of a language."""
@@ -42,7 +41,7 @@ class Compiled(Tool):
     def try_out(self) -> None:
         """Raise a UserError if the compiler is missing, or if this machine cannot run one in the sandbox."""
         compiler, _ = _OF[self.language]
-        if shutil.which(compiler) is None:
+        if missing_programs(self.sandbox, [compiler]):
             raise UserError(f"tool compiled: no compiler for {self.language} is installed ({compiler})")
         _ = shared_sandbox(self.sandbox, compilers=True).layers
 

@@ -12,8 +12,8 @@ from dataclasses import field
 
 from models.method.registry import part
 from models.method.tool import Tool, ToolError
-from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 
 
 @part("python")

@@ -102,7 +102,8 @@ def _command(request: dict[str, Any], scratch: str) -> NoReturn:
             file.write(text)
     words = request["words"]
     try:
-        os.execvpe(words[0], words, {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"})
+        path = os.environ.get("PATH", "/usr/bin:/bin")
+        os.execvpe(words[0], words, {"PATH": path, "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"})
     except OSError as error:
         print(f"{words[0]}: {error.strerror}", file=sys.stderr, flush=True)
     os._exit(127)

@@ -283,7 +283,8 @@ def test_it_works_for_a_user_who_is_not_root(tmp_path: Path) -> None:
         pytest.skip(f"no {python} that everybody may read")
     packages = [path for path in sys.path if path.endswith("site-packages")]
     script = (
-        "from models.sandbox.sandbox import *\nsandbox = Sandbox(SandboxSettings(workers=1))\n"
+        "from models.sandbox.sandbox import Program, Sandbox\n"
+        "from models.sandbox.settings import SandboxSettings\nsandbox = Sandbox(SandboxSettings(workers=1))\n"
         f"print(sandbox.judge([Program('def f(x): return x + 1', {CHECK!r}, 'f')])[0].outcome)\n"
         "print(sandbox.script('print(7)').output)\n"
     )

@@ -27,8 +27,9 @@ from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.sandbox.plain_code import is_plain
-from models.sandbox.sandbox import Program, shared_sandbox
+from models.sandbox.sandbox import Program
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 from models.sandbox.written import program_of
 
 

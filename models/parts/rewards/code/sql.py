@@ -31,8 +31,8 @@ from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.sandbox.database import LONGEST, DatabaseAnswers, QueryResult, ask
-from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 
 _Judged = tuple[QueryResult, QueryResult, frozenset[str]]
 """Results of a query and of the problem's query, and the names that the database has."""

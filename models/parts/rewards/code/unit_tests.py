@@ -33,8 +33,9 @@ from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.sandbox.sandbox import Program, ProgramVerdict, shared_sandbox
+from models.sandbox.sandbox import Program, ProgramVerdict
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 from models.sandbox.simulator import is_closed, require_simulator, simulate
 from models.sandbox.written import program_of, written_circuit, written_value
 
@@ -68,7 +69,7 @@ class UnitTests(Reward):
     def try_out(self) -> None:
         """Raise a UserError if this machine cannot sandbox a program."""
         if self.reads == "verilog":
-            require_simulator()
+            require_simulator(self.sandbox)
         _ = shared_sandbox(self.sandbox, compilers=self.reads == "verilog").layers
 
     def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:

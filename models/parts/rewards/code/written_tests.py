@@ -28,8 +28,8 @@ from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 from models.sandbox.strength import Strength, Subject, TestedSubject, kills, strengths
 from models.sandbox.written import written_code
 

@@ -29,8 +29,9 @@ from models.reward_models.judges.question import OUTPUT, PROGRAM, check_template
 from models.reward_models.judges.steps import STEP_PLACES, ask_of_steps, step_placeholders
 from models.reward_models.judges.verdict import verdict
 from models.reward_models.process import Aggregation, ProcessReading, aggregated
-from models.sandbox.sandbox import Ran, shared_sandbox
+from models.sandbox.sandbox import Ran
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 from models.sandbox.written import written_program
 
 FAILED = "error"

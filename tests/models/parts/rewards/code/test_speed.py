@@ -15,9 +15,10 @@ from models.method.rollout import Rollout
 from models.parts.rewards.code.speed import Speed
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.inside.counting import lines_of
+from models.sandbox.interface import Program, ProgramRunner
 from models.sandbox.plain_code import is_plain
-from models.sandbox.sandbox import Program, Sandbox, shared_sandbox
 from models.sandbox.settings import SandboxSettings
+from models.sandbox.shared import shared_sandbox
 from models.task_sets.programs import INPUTS, QUICK, SLOW, ProgramsSettings, Step, read, result
 
 SANDBOX = SandboxSettings(seconds=30, seconds_together=60, workers=2)
@@ -31,7 +32,7 @@ def _rollout(text: str, problem: Problem = PROBLEM, finished: bool = True) -> Ro
     return Rollout(problem, 0, (1,), None, text, finished)
 
 
-def _sandbox() -> Sandbox:
+def _sandbox() -> ProgramRunner:
     return shared_sandbox(SANDBOX)
 
 
