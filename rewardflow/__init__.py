@@ -24,10 +24,20 @@ require_own_packages()
 
 if TYPE_CHECKING:
     from models.base.errors import UserError
+    from rewardflow.judging import judge
     from rewardflow.policy import Policy, load
     from rewardflow.recipe import Recipe
     from rewardflow.registry import Version, promote, rollback, versions
-    from rewardflow.results import ComparisonOutcome, Difference, RunOutcome, Step, StrategyOutcome
+    from rewardflow.results import (
+        ComparisonOutcome,
+        Difference,
+        Guard,
+        JudgedMetric,
+        JudgeOutcome,
+        RunOutcome,
+        Step,
+        StrategyOutcome,
+    )
     from rewardflow.training import compare, evaluate, run
 
 _PLACES = {
@@ -35,7 +45,20 @@ _PLACES = {
     **dict.fromkeys(("Policy", "load"), "rewardflow.policy"),
     "Recipe": "rewardflow.recipe",
     **dict.fromkeys(("Version", "promote", "rollback", "versions"), "rewardflow.registry"),
-    **dict.fromkeys(("ComparisonOutcome", "Difference", "RunOutcome", "Step", "StrategyOutcome"), "rewardflow.results"),
+    "judge": "rewardflow.judging",
+    **dict.fromkeys(
+        (
+            "ComparisonOutcome",
+            "Difference",
+            "Guard",
+            "JudgeOutcome",
+            "JudgedMetric",
+            "RunOutcome",
+            "Step",
+            "StrategyOutcome",
+        ),
+        "rewardflow.results",
+    ),
     **dict.fromkeys(("compare", "evaluate", "run"), "rewardflow.training"),
 }
 """Public name -> module that has it."""
@@ -43,6 +66,9 @@ _PLACES = {
 __all__ = [
     "ComparisonOutcome",
     "Difference",
+    "Guard",
+    "JudgeOutcome",
+    "JudgedMetric",
     "Policy",
     "Recipe",
     "RunOutcome",
@@ -52,6 +78,7 @@ __all__ = [
     "Version",
     "compare",
     "evaluate",
+    "judge",
     "load",
     "promote",
     "rollback",

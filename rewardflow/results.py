@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from flows.evaluate_strategy import StrategyComparison
     from flows.train import TrainFlowResult
     from models.evaluation.aggregate import Standing
+    from models.evaluation.bootstrap import Interval
+    from tasks.judging.verdict import Judgement
     from tasks.pages.comparison import TrainingCost
     from tasks.runner.step import StepResult
 
@@ -116,6 +118,76 @@ class StrategyOutcome:
         return _frame([{"evaluation": step.name, **step.metrics} for step in (self.plain, self.strategy)])
 
 
+@dataclass(frozen=True)
+class Guard:
+    """A check of `rewardflow.judge`."""
+
+    name: str
+    state: Literal["passed", "failed", "not_applicable"]
+    detail: str
+    """The measured value and its bound, in one line."""
+
+
+@dataclass(frozen=True)
+class JudgedMetric:
+    """A metric of both models, as means over the problems, and their paired difference."""
+
+    name: str
+    champion: float
+    candidate: float
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class JudgeOutcome:
+    """Outcome of `rewardflow.judge`."""
+
+    decision: Literal["better", "not_shown", "refused"]
+    """better: shown to be better, and every guard holds; not_shown: not shown, and every guard holds; refused: a guard
+    failed, whether or not the candidate is better."""
+    reason: str
+    """The decision with its reason in one sentence."""
+    difference: Difference
+    """Candidate minus champion in the primary metric, paired over problems."""
+    better: Guard
+    """The test of the primary metric."""
+    guards: Sequence[Guard]
+    metrics: Sequence[JudgedMetric]
+    """The primary metric first."""
+    problems: int
+    detectable: float
+    """Smallest true difference that would have been found with 80 % power at this look; infinite if none."""
+    needed: Mapping[float, int | None]
+    """True difference -> problems with which it is found with 80 % power; None: no number suffices."""
+    look: int
+    """Number of this look at the problems, from 1."""
+    alpha: float
+    """Error probability that this look may spend."""
+    position_bias: Difference | None
+    """Share of preferences for the answer shown first, with its interval: 0.5 without bias; None if no
+    answers were compared, or no order is known."""
+    notes: Sequence[str]
+    run_id: str
+    """MLflow run; empty if none was asked for."""
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the guards that failed."""
+        return [guard.name for guard in self.guards if guard.state == "failed"]
+
+    def to_frame(self) -> DataFrame:
+        """Return the metrics as a table, a row each: both models, the difference and its interval."""
+        return _frame(
+            [
+                {
+                    "metric": line.name, "champion": line.champion, "candidate": line.candidate,
+                    "difference": line.difference.mean, "low": line.difference.low, "high": line.difference.high,
+                }
+                for line in self.metrics
+            ]
+        )  # fmt: skip
+
+
 def step_of(result: StepResult) -> Step:
     """Return the public part of a step's result."""
     return Step(result.name, result.seconds, result.reused, result.headline, dict(result.metrics), result.run_id)
@@ -146,6 +218,44 @@ def run_outcome(result: TrainFlowResult) -> RunOutcome:
 def strategy_outcome(result: StrategyComparison) -> StrategyOutcome:
     """Return the public part of the result of an evaluation with a strategy."""
     return StrategyOutcome(result.run, step_of(result.plain), step_of(result.strategy))
+
+
+def judge_outcome(judgement: Judgement, run: str) -> JudgeOutcome:
+    """Return the public part of a judgement."""
+    from tasks.judging.report import headline, notes
+
+    verdict, confidence = judgement.verdict, judgement.settings.gate.confidence
+    better, *guards = [Guard(check.name, check.state, check.detail) for check in verdict.checks]
+    facts = judgement.measured.preferences
+    bias = None if facts is None else facts.first_place
+    return JudgeOutcome(
+        decision=judgement.decision,
+        reason=headline(judgement),
+        difference=_difference(judgement.metric, verdict.difference, confidence),
+        better=better,
+        guards=guards,
+        metrics=[
+            JudgedMetric(
+                line.name,
+                line.champion.estimate,
+                line.candidate.estimate,
+                _difference(line.name, line.difference, confidence),
+            )
+            for line in judgement.metrics
+        ],
+        problems=judgement.problems,
+        detectable=verdict.detectable,
+        needed=dict(judgement.needed),
+        look=verdict.look.number,
+        alpha=verdict.look.alpha,
+        position_bias=None if bias is None else _difference("first_place", bias, 0.95),
+        notes=notes(judgement),
+        run_id=run,
+    )
+
+
+def _difference(metric: str, interval: Interval, confidence: float) -> Difference:
+    return Difference(metric, interval.estimate, interval.low, interval.high, confidence)
 
 
 def _frame(rows: Sequence[Mapping[str, Any]], drop: str = "") -> DataFrame:

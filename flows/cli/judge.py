@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from flows.runtime.command_options import ModelOption, meant_policy
-from flows.runtime.environment import state_folder, writable_state_folder
+from flows.runtime.command_options import ModelOption
 from models.base.errors import UserError
-
-if TYPE_CHECKING:
-    from models.evaluation.gate.gate import GateSettings
 
 PANEL = "Measure"
 
@@ -41,9 +37,36 @@ def judge(
             "`{name: unit_tests}`. Default: the scores of the sources, or exact_answer if they share none.",
         ),
     ] = "",
+    judge_address: Annotated[
+        str,
+        typer.Option(
+            "--judge",
+            metavar="ADDRESS",
+            help="OpenAI-compatible server that compares the answers, in both orders. Default: none.",
+        ),
+    ] = "",
+    judge_model: Annotated[
+        str,
+        typer.Option("--judge-model", metavar="NAME", help="Model of --judge. Default: the first one of the server."),
+    ] = "",
+    judge_key_variable: Annotated[
+        str, typer.Option("--judge-key-variable", help="Environment variable with the key of --judge.")
+    ] = "REWARDFLOW_JUDGE_KEY",
+    preferences: Annotated[
+        Path | None,
+        typer.Option(
+            "--preferences",
+            metavar="FILE",
+            help="People's choices, JSON lines with `problem` and `winner`: a (champion), b (candidate) or tie. "
+            "Default: none.",
+        ),
+    ] = None,
     metric: Annotated[
         str,
-        typer.Option("--metric", help="Primary metric. Default: strict_accuracy, or the only score of the sources."),
+        typer.Option(
+            "--metric",
+            help="Primary metric. Default: the preferences, strict_accuracy, or the only score of the sources.",
+        ),
     ] = "",
     also: Annotated[
         list[str] | None, typer.Option("--also", metavar="METRIC", help="Another metric to show. Repeatable.")
@@ -120,11 +143,12 @@ def judge(
 
     Example: `rewardflow judge --champion a.jsonl --candidate b.jsonl --data problems.jsonl --verifier exact_answer`
     """
+    from flows.judging import gate_settings, run_comparison
     from models.base.atomic_write import write_file
     from tasks.judging.answers import Drawing
-    from tasks.judging.compare import Comparison, compare
+    from tasks.judging.compare import Comparison
+    from tasks.judging.preferences import JudgeServer
     from tasks.judging.report import as_html, as_json, as_text
-    from tasks.judging.sources import source_of
     from tasks.judging.verdict import JudgeSettings
 
     for file in (ledger, json_file, html_file):
@@ -132,6 +156,8 @@ def judge(
             raise UserError(f"{file}: a folder; name a file")
     if template is not None and template.count("{prompt}") != 1:
         raise UserError("--template: write {prompt} exactly once")
+    if judge_model and not judge_address:
+        raise UserError("--judge-model: it names the model of a server; --judge names the server")
     wanted = Comparison(
         champion=champion,
         candidate=candidate,
@@ -140,13 +166,15 @@ def judge(
         columns=dict(_pairs("--column", columns, "prompt=question")),
         limit=problems,
         verifier=verifier,
+        judge=JudgeServer(judge_address, judge_model, judge_key_variable) if judge_address else None,
+        preferences=preferences,
         missing=missing,
         score_range=_range(score_range),
         settings=JudgeSettings(
             metric=metric,
             also=tuple(also or ()),
             guards={name: _margin(name, value) for name, value in _pairs("--guard", guards, "f1=0.05")},
-            gate=_gate_settings(settings or []),
+            gate=gate_settings(_texts(settings or [])),
         ),
         drawing=Drawing(
             samples=samples,
@@ -162,29 +190,14 @@ def judge(
         registry=registry,
         save=save,
     )
-    sources = [source_of(champion, "--champion"), source_of(candidate, "--candidate")]
-    if any(source.draws_here for source in sources):
-        from flows.runtime.console import quiet_transformers
-
-        quiet_transformers()
-    if registry or mlflow:
-        from tasks.tracking import store
-
-        store.configure(writable_state_folder())
-    elif any(source.kind == "version" for source in sources):
-        from tasks.tracking import store
-
-        store.open_for_reading(state_folder())
-    judgement = compare(wanted, lambda: meant_policy(model))
+    judgement, run = run_comparison(wanted, model, mlflow=mlflow)
     print(as_text(judgement))
     if json_file is not None:
         write_file(json_file, as_json(judgement))
     if html_file is not None:
         write_file(html_file, as_html(judgement))
-    if mlflow:
-        from tasks.judging.record import record
-
-        print(f"run         {record(judgement)}")
+    if run:
+        print(f"run         {run}")
     status = {"better": 0, "not_shown": NOT_SHOWN, "refused": REFUSED}[judgement.decision]
     if status:
         raise typer.Exit(status)
@@ -223,49 +236,21 @@ def _range(text: str) -> tuple[float, float]:
     return ends
 
 
-OWN_SETTINGS = {
-    "metric": "--metric names it",
-    "capabilities": "--guard METRIC=MARGIN names them",
-    "problems": "--problems limits them",
-    "samples": "the sources decide it",
-    "held_out": "each set is judged by a command of its own",
-    "fluency_margin": "it needs the policy from which a training started",
-    "divergence_margin": "it needs a reward model",
-    "reward_gap_margin": "it needs a reward model",
-}
-"""Settings of a recipe's gate that `judge` does not take, with the reason."""
-
-
-def _gate_settings(texts: Sequence[str]) -> GateSettings:
+def _texts(settings: Sequence[str]) -> dict[str, Any]:
     """Read KEY=VALUE settings of the gate.
 
     Raises:
-        UserError: a key is unknown or not for this command, or a value is wrong.
+        UserError: one is none, or its value is not YAML.
     """
-    from dataclasses import fields
-
-    from pydantic import TypeAdapter, ValidationError
-
-    from models.base.errors import listed
     from models.datasets.strict_yaml import YamlError, parse_yaml
-    from models.evaluation.gate.gate import GateSettings
 
-    values: dict[str, Any] = {"capabilities": ()}
-    known = [field.name for field in fields(GateSettings) if field.name not in OWN_SETTINGS]
-    for text in texts:
+    values: dict[str, Any] = {}
+    for text in settings:
         key, mark, value = text.partition("=")
         if not mark:
             raise UserError(f"--set: {text!r} is not KEY=VALUE, such as length_margin=0.1")
-        if key in OWN_SETTINGS:
-            raise UserError(f"--set {key}: not a setting of judge; {OWN_SETTINGS[key]}")
-        if key not in known:
-            raise UserError(f"--set {key}: unknown; there are {listed(known, 20)}")
         try:
             values[key] = parse_yaml(value)
         except YamlError as error:
             raise UserError(f"--set {key}: {value!r} is not valid YAML ({error})") from None
-    try:
-        return TypeAdapter(GateSettings).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return values

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tasks.gate.gate_split import digest_of, sketch_of
 from tasks.judging import ledger
 from tasks.judging.answers import AnswerSet, Drawing
 from tasks.judging.measuring import Measurement, Missing, measure
+from tasks.judging.preferences import JudgeServer, by_judge, by_people
 from tasks.judging.problems import Problems, problems_of_sources, read_problems
 from tasks.judging.sources import Source, answers_of, source_of
 from tasks.judging.verdict import Judgement, JudgeSettings, compared, judge
@@ -38,6 +40,10 @@ class Comparison:
     """Largest number of problems, evenly spaced; None: all."""
     verifier: str = ""
     """Verifier of texts; "": the sources' scores, or `exact_answer` where a source has none."""
+    judge: JudgeServer | None = None
+    """Language model that compares the answers; its preferences are the primary metric, if none is named."""
+    preferences: Path | None = None
+    """File of people's choices, likewise."""
     missing: Missing = "refuse"
     score_range: tuple[float, float] = (0.0, 1.0)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
@@ -48,6 +54,15 @@ class Comparison:
     """Registered model on which looks are counted; it needs a configured tracking store."""
     save: Path | None = None
     """Folder for the answers of both sides."""
+
+    @cached_property
+    def sources(self) -> tuple[Source, Source]:
+        """The recognised sources of champion and candidate.
+
+        Raises:
+            UserError: one is none.
+        """
+        return source_of(self.champion, "--champion"), source_of(self.candidate, "--candidate")
 
 
 def compare(wanted: Comparison, model: Callable[[], str]) -> Judgement:
@@ -62,27 +77,42 @@ def compare(wanted: Comparison, model: Callable[[], str]) -> Judgement:
     """
     if wanted.ledger is not None and wanted.registry:
         raise UserError("--ledger and --registry: looks are counted in one place; name one of them")
-    champion_source = source_of(wanted.champion, "--champion")
-    candidate_source = source_of(wanted.candidate, "--candidate")
-    for source in (champion_source, candidate_source):
+    if wanted.judge is not None and wanted.preferences is not None:
+        raise UserError("--judge and --preferences: each is a metric of its own; name one of them")
+    for source in wanted.sources:
         if source.draws and wanted.data is None:
             raise UserError(f"{source.given}: a model needs problems to answer; --data names them")
     verifier = open_verifier(wanted.verifier) if wanted.verifier else None
     given = None
     if wanted.data is not None:
         given = read_problems(wanted.data, wanted.form, wanted.columns).evenly(wanted.limit)
-    champion, candidate = _read([champion_source, candidate_source], given, wanted, model)
+    champion, candidate = _read(wanted.sources, given, wanted, model)
     if wanted.save is not None:
         for role, answers in (("champion", champion), ("candidate", candidate)):
             save(answers, wanted.save / f"{role}.jsonl")
     problems = given or problems_of_sources([champion, candidate]).evenly(wanted.limit)
-    verifier = verifier or _default_verifier(champion, candidate)
+    if wanted.judge is None and wanted.preferences is None:
+        verifier = verifier or _default_verifier(champion, candidate)
     measured = measure(champion, candidate, problems, verifier, wanted.missing, wanted.score_range)
+    if wanted.judge is not None:
+        measured = by_judge(measured, wanted.judge)
+    elif wanted.preferences is not None:
+        measured = by_people(measured, wanted.preferences)
+    settings, facts = wanted.settings, measured.preferences
+    if facts is not None:
+        settings = replace(
+            settings, metric=settings.metric or facts.metric, also=tuple(dict.fromkeys((*settings.also, facts.metric)))
+        )
     name = verifier.name if verifier is not None else ""
+
+    def look(metric: str) -> Look:
+        of_metric = facts.identity if facts is not None and metric == facts.metric else name
+        return _look(measured, metric, of_metric, wanted)
+
     judgement = judge(
         measured,
-        wanted.settings,
-        lambda metric: _look(measured, metric, name, wanted),
+        settings,
+        look,
         ledger=str(wanted.ledger or "") or (f"the registry, on {wanted.registry}" if wanted.registry else ""),
         verifier=name,
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from models.answers.severity import severity_table
 from models.base.errors import UserError, listed, shortened
+from models.evaluation.bootstrap import Interval
 from models.evaluation.measured import GateMeasurements, Values, own_phrases, severities
 from models.evaluation.metrics import UNBOUNDED, compiled_patterns, known_metric, prompt_values
 from models.evaluation.records import Completion, PromptRecord
@@ -91,6 +92,49 @@ class Side:
 
 
 @dataclass(frozen=True)
+class PreferenceFacts:
+    """Facts about the comparisons of a metric, for readers."""
+
+    metric: str
+    source: str
+    """Judge or file."""
+    identity: str
+    """A text that is equal for the same judge, or for the same choices of people."""
+    comparisons: int
+    problems: int
+    """Problems with a comparison."""
+    first_place: Interval | None
+    """Share of preferences for the answer shown first, with its 95 % interval over problems; 1/2 without position bias;
+    None if no order is known."""
+    by_order: int = 0
+    """Pairs in which the order decides, which count as equal."""
+    unread: int = 0
+    """Pairs without a readable verdict in both orders, which count as equal."""
+    candidate_first: float | None = None
+    """Share of the comparisons in which the candidate's answer was shown first; None: unknown, or a half by design."""
+
+    @property
+    def notes(self) -> list[str]:
+        """The facts as sentences."""
+        lines = [f"{self.metric}: {self.comparisons:,} comparisons by {self.source}, of {self.problems:,} problems"]
+        if self.first_place is None:
+            return [*lines, "position bias is not known: no comparison names the order in which the answers were shown"]
+        lines.append(f"position bias: {self.first_place:.3f} of the preferences are for the answer shown first")
+        if self.first_place.low > 0.5 or self.first_place.high < 0.5:
+            place = "first" if self.first_place.estimate > 0.5 else "second"
+            lines[-1] += f"; the interval is without 0.5, so the {place} place has an advantage"
+        if self.candidate_first is None:
+            lines.append(f"the order decides in {self.by_order:,} pairs, which count as equal")
+            if self.unread:
+                lines.append(f"{self.unread:,} pairs have no readable verdict and count as equal")
+        else:
+            lines.append(f"the candidate's answer was shown first in {self.candidate_first:.1%} of the comparisons")
+            if not 0.4 <= self.candidate_first <= 0.6:
+                lines[-1] += ": position bias does not cancel, and changes the difference"
+        return lines
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Both sides on the same problems, in the same order."""
 
@@ -98,6 +142,8 @@ class Measurement:
     champion: Side
     candidate: Side
     notes: tuple[str, ...]
+    preferences: PreferenceFacts | None = None
+    """Facts about the comparisons, if a judge or people compared the answers."""
 
     @property
     def shared(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from models.evaluation.bootstrap import Interval
 from models.evaluation.gate.checks import GateCheck
 from tasks.judging.answers import AnswerSet
-from tasks.judging.measuring import Side
+from tasks.judging.measuring import PreferenceFacts, Side
 from tasks.judging.verdict import Decision, FormSplit, Judgement, MetricLine
 from tasks.pages.html_page import escaped, table, whole_page
 
@@ -101,6 +101,7 @@ def as_json(judgement: Judgement) -> str:
         "form": None if judgement.form is None else asdict(judgement.form),
         "metrics": [asdict(line) for line in judgement.metrics],
         "checks": [asdict(check) for check in verdict.checks],
+        "preferences": None if measured.preferences is None else asdict(measured.preferences),
         "champion": _as_facts(measured.champion),
         "candidate": _as_facts(measured.candidate),
         "notes": notes(judgement),
@@ -122,6 +123,7 @@ def as_html(judgement: Judgement) -> str:
     ]
     body = (
         figure(judgement.metrics)
+        + _preferences_table(measured.preferences)
         + "<h2>Metrics</h2>"
         + table(("metric", "champion", "candidate", "difference"), rows)
         + "<h2>Checks</h2>"
@@ -171,6 +173,22 @@ def figure(lines: Sequence[MetricLine]) -> str:
         "candidate minus champion</text></svg>"
     )
     return "".join(parts)
+
+
+def _preferences_table(facts: PreferenceFacts | None) -> str:
+    """Render the comparisons of a judge or of people with their position bias; empty without comparisons."""
+    if facts is None:
+        return ""
+    bias = "not known" if facts.first_place is None else format(facts.first_place, ".3f")
+    row = (facts.source, f"{facts.comparisons:,}", bias, f"{facts.by_order:,}", f"{facts.unread:,}")
+    columns = (
+        "compared by",
+        "comparisons",
+        "preferred in the first place",
+        "decided by the order",
+        "without a verdict",
+    )
+    return "<h2>Preferences</h2>" + table(columns, [row])
 
 
 def _guards(failed: Sequence[str]) -> str:
