@@ -28,7 +28,7 @@ RESPONSES = ("response", "completion", "text")
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
-class Candidate(NamedTuple):
+class ScoredCompletion(NamedTuple):
     """A completion, as a row of its own, and its score."""
 
     raw: RawRow
@@ -37,11 +37,11 @@ class Candidate(NamedTuple):
     """Score, higher is better, 1 or 0 for a label; None if it is unknown."""
 
 
-class Judged(NamedTuple):
+class CandidateRow(NamedTuple):
     """A row that completions of one prompt make."""
 
-    chosen: Candidate
-    rejected: Candidate | None
+    chosen: ScoredCompletion
+    rejected: ScoredCompletion | None
     """None: a demonstration without a pair."""
     demonstrates: bool
     """Whether `chosen` is a demonstration here; it is one in its first row only."""
@@ -60,7 +60,7 @@ class CandidateShape:
     grouped: bool
     """Whether rows with one prompt are read together."""
 
-    def candidates(self, raw: RawRow, columns: Mapping[str, str]) -> list[Candidate]:
+    def candidates(self, raw: RawRow, columns: Mapping[str, str]) -> list[ScoredCompletion]:
         """Return the completions of a row and of the rows read with it.
 
         Args:
@@ -70,7 +70,7 @@ class CandidateShape:
         Raises:
             UserError: a score, a label or a list of completions has another form.
         """
-        made: list[Candidate] = []
+        made: list[ScoredCompletion] = []
         for row in (raw, *raw.others):
             column = columns[self.completion]
             if self.read == "listed":
@@ -79,13 +79,15 @@ class CandidateShape:
                 text, right = _steps(row, column, columns["label"])
                 made.append(_with_text(row, column, text, Decimal(right)))
             elif self.labels:
-                made.append(Candidate(row, Decimal(_label(row, columns["label"], row.values.get(columns["label"])))))
+                made.append(
+                    ScoredCompletion(row, Decimal(_label(row, columns["label"], row.values.get(columns["label"]))))
+                )
             else:
-                made.append(Candidate(row, _number(row, columns["score"], row.values.get(columns["score"]))))
+                made.append(ScoredCompletion(row, _number(row, columns["score"], row.values.get(columns["score"]))))
         return made
 
 
-def judge(candidates: Sequence[Candidate], *, labels: bool) -> list[Judged]:
+def judge(candidates: Sequence[ScoredCompletion], *, labels: bool) -> list[CandidateRow]:
     """Return the rows that the completions of one prompt make; see the head of this file.
 
     Args:
@@ -99,11 +101,11 @@ def judge(candidates: Sequence[Candidate], *, labels: bool) -> list[Judged]:
     lower = [candidate for candidate in candidates if candidate.score is not None and candidate.score < max(scores)]
     if (labels and max(scores) < 1) or (not labels and not lower):
         return []
-    first = [Judged(chosen, lower[at] if at < len(lower) else None, True) for at, chosen in enumerate(best)]
-    return first + [Judged(best[at % len(best)], lower[at], False) for at in range(len(best), len(lower))]
+    first = [CandidateRow(chosen, lower[at] if at < len(lower) else None, True) for at, chosen in enumerate(best)]
+    return first + [CandidateRow(best[at % len(best)], lower[at], False) for at in range(len(best), len(lower))]
 
 
-def _listed(raw: RawRow, column: str) -> list[Candidate]:
+def _listed(raw: RawRow, column: str) -> list[ScoredCompletion]:
     """Return the completions of a list of mappings, or of a mapping of lists."""
     value = _value(raw, column)
     if isinstance(value, Mapping):
@@ -152,8 +154,8 @@ def _value(raw: RawRow, column: str) -> Any:
     return value
 
 
-def _with_text(raw: RawRow, column: str, text: Any, score: Decimal | None) -> Candidate:
-    return Candidate(RawRow(raw.file, raw.number, {**raw.values, column: text}), score)
+def _with_text(raw: RawRow, column: str, text: Any, score: Decimal | None) -> ScoredCompletion:
+    return ScoredCompletion(RawRow(raw.file, raw.number, {**raw.values, column: text}), score)
 
 
 def _label(raw: RawRow, column: str, value: Any) -> bool:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Literal
 
 from models.base.errors import UserError, listed, shortened
-from models.datasets.candidates import CandidateShape, Judged, judge, unread_keys
+from models.datasets.candidates import CandidateRow, CandidateShape, judge, unread_keys
 from models.datasets.messages import FieldTexts, columns_of_messages, read_fields
 from models.datasets.raw import RawRow
 from models.datasets.schema import KINDS, SPLITS, SYSTEM, Kind, Row, Split
@@ -326,7 +326,7 @@ def _judged_records(
     return records
 
 
-def _judged_record(row: Judged, texts: Mapping[int, FieldTexts], unread: frozenset[str]) -> Record:
+def _judged_record(row: CandidateRow, texts: Mapping[int, FieldTexts], unread: frozenset[str]) -> Record:
     raw, read = row.chosen.raw, texts[id(row.chosen)]
     prompt, completion = read.texts["prompt"], read.texts["completion"]
     converted: Converted = {"problems": {"prompt": prompt}}

@@ -141,6 +141,8 @@ class _Check:
                 lines += self.of(entry, forms[form], place)
             elif forms:
                 lines.append(_at(place, f"String should match pattern '{next(iter(forms))}'"))
+            elif others is True:  # a mapping of any values
+                continue
             elif isinstance(others, dict):
                 lines += self.of(entry, others, place)
             else:

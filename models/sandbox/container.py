@@ -29,7 +29,7 @@ from models.base.errors import UserError, shortened
 from models.sandbox.engines import EngineFault, ask_engine, check_image, choose_engine, last_line
 from models.sandbox.fork_servers import INSIDE, OF_COMPILERS, ForkServer, Kind, Layers, NotStarted, settings_of
 from models.sandbox.inside import wire
-from models.sandbox.inside.bridge import Bridge
+from models.sandbox.inside.bridge import SocketBridge
 from models.sandbox.sandbox import Sandbox, Worker
 from models.sandbox.settings import IMAGE, SandboxSettings
 
@@ -169,7 +169,7 @@ class _Start:
             raise NotStarted(self._reason(error)) from None
         self.errors.close()
         mine, theirs = socket.socketpair()
-        bridge = Bridge(self.reads, self.writes, gives=theirs, takes=programs)
+        bridge = SocketBridge(self.reads, self.writes, gives=theirs, takes=programs)
         threading.Thread(target=bridge.carry, name="sandbox bridge", daemon=True).start()
         return ContainedServer(self.process, mine, layers, self.engine, self.name)
 

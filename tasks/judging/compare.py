@@ -18,7 +18,7 @@ from tasks.judging import ledger
 from tasks.judging.answers import AnswerSet, Drawing
 from tasks.judging.measuring import Measurement, Missing, measure
 from tasks.judging.preferences import JudgeServer, by_judge, by_people
-from tasks.judging.problems import Problems, problems_of_sources, read_problems
+from tasks.judging.problems import JudgedProblems, problems_of_sources, read_problems
 from tasks.judging.sources import Source, answers_of, source_of
 from tasks.judging.verdict import Judgement, JudgeSettings, compared, judge
 from tasks.judging.verifiers import EXACT, Verifier, open_verifier
@@ -138,7 +138,7 @@ def save(answers: AnswerSet, file: Path) -> None:
 
 
 def _read(
-    sources: Sequence[Source], problems: Problems | None, wanted: Comparison, model: Callable[[], str]
+    sources: Sequence[Source], problems: JudgedProblems | None, wanted: Comparison, model: Callable[[], str]
 ) -> list[AnswerSet]:
     """Read both sources; models of one architecture that answer here share an engine."""
     rows = problems.rows if problems is not None else ()

@@ -16,7 +16,7 @@ from models.evaluation.measured import GateMeasurements, Values, own_phrases, se
 from models.evaluation.metrics import UNBOUNDED, compiled_patterns, known_metric, prompt_values
 from models.evaluation.records import Completion, PromptRecord
 from tasks.judging.answers import AnswerSet, GivenAnswer
-from tasks.judging.problems import Assigned, JudgedProblem, Problems, assigned
+from tasks.judging.problems import Assigned, JudgedProblem, JudgedProblems, assigned
 from tasks.judging.verifiers import AttemptedAnswer, Verifier
 
 Missing = Literal["refuse", "wrong", "skip"]
@@ -164,7 +164,7 @@ class Measurement:
 def measure(
     champion: AnswerSet,
     candidate: AnswerSet,
-    problems: Problems,
+    problems: JudgedProblems,
     verifier: Verifier | None,
     missing: Missing = "refuse",
     score_range: tuple[float, float] = (0.0, 1.0),
@@ -209,7 +209,7 @@ def measure(
     return Measurement(kept, made[0], made[1], tuple(notes))
 
 
-def _check_complete(answers: AnswerSet, of_problems: Assigned, problems: Problems) -> None:
+def _check_complete(answers: AnswerSet, of_problems: Assigned, problems: JudgedProblems) -> None:
     without = [problem.id for problem in problems.rows if problem.id not in of_problems.by_problem]
     if without:
         raise UserError(

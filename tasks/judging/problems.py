@@ -53,7 +53,7 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Problems:
+class JudgedProblems:
     """Problems without copies."""
 
     rows: tuple[JudgedProblem, ...]
@@ -63,7 +63,7 @@ class Problems:
     """Id -> problem, with those that `evenly` left out, so that their answers are recognised."""
 
     @classmethod
-    def of(cls, rows: Iterable[JudgedProblem]) -> Problems:
+    def of(cls, rows: Iterable[JudgedProblem]) -> JudgedProblems:
         """Leave out copies: the test assumes independent problems. A copy's id means the first row of it.
 
         Raises:
@@ -79,7 +79,7 @@ class Problems:
                 raise UserError(f"--data: two problems have the id {shortened(row.id, 40)!r}")
         return cls(tuple(first.values()), count - len(first), by_id)
 
-    def evenly(self, limit: int | None) -> Problems:
+    def evenly(self, limit: int | None) -> JudgedProblems:
         """Return at most `limit` of the problems, evenly spaced."""
         if limit is None or limit >= len(self.rows):
             return self
@@ -87,7 +87,7 @@ class Problems:
         return replace(self, rows=chosen)
 
 
-def read_problems(path: Path, form: str = "", columns: Mapping[str, str] | None = None) -> Problems:
+def read_problems(path: Path, form: str = "", columns: Mapping[str, str] | None = None) -> JudgedProblems:
     """Read problems from a user's file or folder.
 
     Args:
@@ -114,10 +114,10 @@ def read_problems(path: Path, form: str = "", columns: Mapping[str, str] | None 
     read.pop("split", None)
     unread = frozenset(present) - set(read.values())
     rows = (raw for batch in read_batches(files) for raw in batch.rows())
-    return Problems.of(_problem(name, read, raw, number, unread) for number, raw in enumerate(rows))
+    return JudgedProblems.of(_problem(name, read, raw, number, unread) for number, raw in enumerate(rows))
 
 
-def problems_of_sources(sets: Sequence[AnswerSet]) -> Problems:
+def problems_of_sources(sets: Sequence[AnswerSet]) -> JudgedProblems:
     """Return the problems that the sources name, for answers that have scores or expected answers of their own.
 
     A problem without an id is identified by its prompt.
@@ -135,10 +135,10 @@ def problems_of_sources(sets: Sequence[AnswerSet]) -> Problems:
                 raise UserError(f"{answer.place}: the problem {shortened(key, 40)!r} has two expected answers")
             if row.answer and not known.answer:
                 rows[key] = row
-    return Problems(tuple(rows.values()), 0, rows)
+    return JudgedProblems(tuple(rows.values()), 0, rows)
 
 
-def assigned(answers: AnswerSet, problems: Problems) -> Assigned:
+def assigned(answers: AnswerSet, problems: JudgedProblems) -> Assigned:
     """Assign answers to problems.
 
     An id counts if the answer's prompt, where it has one, contains that of the problem. Otherwise it is the problem

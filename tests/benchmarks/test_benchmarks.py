@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, RESULTS
+from benchmarks.claims.judge_errors import RESULT as JUDGE_ERRORS
 from benchmarks.claims.run import RESULT as CLAIMS
 from benchmarks.shared.alternate import Stepper, alternate, fastest
 from benchmarks.shared.machine import describe
@@ -21,7 +22,7 @@ from benchmarks.speed.gate_nights import RESULT as GATE_NIGHTS
 
 ROOT = Path(__file__).resolve().parents[2]
 CURVES = {*RESULTS.glob("main_curve_*.json"), *RESULTS.glob("real_curve_*.json")}
-OF_ROWS = sorted(set(RESULTS.glob("*.json")) - {CLAIMS, GATE_NIGHTS} - CURVES)
+OF_ROWS = sorted(set(RESULTS.glob("*.json")) - {CLAIMS, GATE_NIGHTS, JUDGE_ERRORS} - CURVES)
 COLUMNS = {"measure", "ours", "peer", "unit", "ratio", "at_least", "met"}
 
 

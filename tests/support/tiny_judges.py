@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.agents.gateway.answers import Choice, ProgramAnswer
+from models.agents.gateway.answers import AnswerChoice, ProgramAnswer
 from models.agents.gateway.conversation import Conversations
 from models.agents.gateway.program_request import read_request
 from models.agents.gateway.server import Gateway, PendingRequest, Refused
@@ -101,7 +101,7 @@ def served(folder: Path, heard: Callable[[PendingRequest], None] = lambda asked:
                     ask = CompletionRequest(ids, int(body["seed"]), int(body["max_tokens"]))
                     (made,) = engine.complete([ask], TokenSampling(temperature=float(body["temperature"])))
                     (text,) = CODEC.text([made.tokens])
-                    choice = Choice(text, (text,), (), "stop" if made.finished else "length")
+                    choice = AnswerChoice(text, (text,), (), "stop" if made.finished else "length")
                     asked.answer(ProgramAnswer(True, (choice,), len(ids), len(made.tokens)))
                 except Refused as error:
                     asked.answer(error)

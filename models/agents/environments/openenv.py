@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from models.agents.foreign import AnyArguments
 from models.agents.foreign.images import address_of
 from models.base.errors import UserError, listed, shortened
 from models.base.finite import finite_of_json
@@ -51,9 +50,9 @@ class OpenEnv(Environment):
     turn_field: str = ""
     """Field of the action that the policy's turn becomes. Empty: the action's only required text, or else the turn is
     the action as a JSON object."""
-    action: AnyArguments = field(default_factory=dict)
+    action: dict[str, Any] = field(default_factory=dict)
     """Further fields of every action."""
-    reset: AnyArguments = field(default_factory=dict)
+    reset: dict[str, Any] = field(default_factory=dict)
     """Further parameters of every reset. Those in a problem's answer, as a JSON object, are added; a `seed` among them
     replaces that of the episode."""
     reads: tuple[str, ...] = ()

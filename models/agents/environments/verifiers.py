@@ -22,7 +22,6 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
-from models.agents.foreign import AnyArguments
 from models.agents.foreign.process import Answer, Host, Hosted, HostLost, Refusal, host_of
 from models.agents.gateway.agents import AgentPrograms, ProgramEpisode
 from models.agents.gateway.answers import MODEL
@@ -58,7 +57,7 @@ class Verifiers(Environment):
     """Id of the environment: a module, or OWNER/NAME of an installed package of the hub."""
     python: str = ""
     """Interpreter of the environment in which verifiers and the package are installed."""
-    arguments: AnyArguments = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
     """Arguments of its function `load_environment`; with verifiers from version 0.2, keys of its configuration, such as
     {taskset: {game: Hangman-v0}}."""
     packages: tuple[str, ...] = ()

@@ -42,11 +42,11 @@ SHOWN = 500
 """Number of characters of an error's text that is passed on."""
 
 
-class NotUsable(Exception):
+class PackageUnusable(Exception):
     """Error whose text is meant for the user."""
 
 
-class Conversations:
+class ProgramConversations:
     """An environment of verifiers up to version 0.1."""
 
     def __init__(self, verifiers: Any, name: str, arguments: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Conversations:
         self._verifiers = verifiers
         self._environment = verifiers.load_environment(name, **arguments)
         if not hasattr(self._environment, "run_rollout"):
-            raise NotUsable("this version of verifiers has no run_rollout; 0.1.14 has")
+            raise PackageUnusable("this version of verifiers has no run_rollout; 0.1.14 has")
         self._rows: dict[str, Any] = {}
 
     def count(self) -> int | None:
@@ -70,13 +70,15 @@ class Conversations:
         """Play an episode; the environment variable `variable` holds the key."""
         rows, task = self._split(request["split"]), request["task"]
         if not 0 <= task < len(rows):
-            raise NotUsable(f"task {task} does not exist: the split {request['split']} has {len(rows)}")
+            raise PackageUnusable(f"task {task} does not exist: the split {request['split']} has {len(rows)}")
         client = importlib.import_module("verifiers.types").ClientConfig(
             api_base_url=request["base_url"], api_key_var=variable, max_retries=0
         )
         played = await self._environment.run_rollout(rows[task], client, request["model"], {}, max_retries=0)
         if error := played.get("error"):
-            raise NotUsable(_first_line(str(error.get("error_chain_str", error) if isinstance(error, dict) else error)))
+            raise PackageUnusable(
+                _first_line(str(error.get("error_chain_str", error) if isinstance(error, dict) else error))
+            )
         return {"reward": float(played["reward"]), "metrics": _numbers(played.get("metrics") or {})}
 
     def _split(self, split: str) -> Any:
@@ -126,14 +128,14 @@ class TaskSets:
         place = request["task"]
         self._read(place + 1)
         if not 0 <= place < len(self._tasks):
-            raise NotUsable(f"task {place} does not exist: the task set has {len(self._tasks)}")
+            raise PackageUnusable(f"task {place} does not exist: the task set has {len(self._tasks)}")
         await self._served()
         client = clients.EvalClientConfig(base_url=request["base_url"], api_key_var=variable)
         context = clients.ModelContext(model=request["model"], client=client)
         played = await self._environment.run_episode(self._tasks[place], context)
         errors = [*played.errors, *(trace.last_error for trace in played.traces if trace.has_error)]
         if errors:
-            raise NotUsable(_first_line(getattr(errors[-1], "message", "") or str(errors[-1])))
+            raise PackageUnusable(_first_line(getattr(errors[-1], "message", "") or str(errors[-1])))
         traces = [trace for trace in played.traces if trace.agent.trainable is not False]
         return {"reward": float(sum(trace.reward for trace in traces)), "metrics": _numbers(traces[0].metrics)}
 
@@ -240,13 +242,13 @@ def versions_of(name: str, module: str) -> dict[str, str]:
     return versions
 
 
-class Server:
+class PolicyServer:
     """Reads requests in a thread, and answers them on an event loop."""
 
     def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
         """Read requests from a file, and write the answers to another."""
         self._requests, self._answers = requests, answers
-        self._environment: Conversations | TaskSets | None = None
+        self._environment: ProgramConversations | TaskSets | None = None
         self._playing: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -274,14 +276,14 @@ class Server:
             if request["do"] == "load":
                 answer = self._load(request["id"], request["arguments"])
             elif self._environment is None:
-                raise NotUsable("no environment is loaded")
+                raise PackageUnusable("no environment is loaded")
             elif request["do"] == "list":
                 answer = {"prompts": self._environment.prompts(request["split"], request["count"])}
             else:
                 answer = await self._play(number, request)
         except asyncio.CancelledError:
             answer = {"error": "stopped"}
-        except NotUsable as error:
+        except PackageUnusable as error:
             answer = {"error": str(error)}
         except (Exception, SystemExit) as error:
             answer = {"error": _first_line(f"{type(error).__name__}: {error}")}
@@ -293,10 +295,10 @@ class Server:
         try:
             verifiers = importlib.import_module("verifiers")
         except ImportError as error:
-            raise NotUsable(f"this interpreter has no package verifiers ({error})") from None
+            raise PackageUnusable(f"this interpreter has no package verifiers ({error})") from None
         module = name.rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_")
         if hasattr(verifiers, "load_environment"):
-            self._environment = Conversations(verifiers, name, arguments)
+            self._environment = ProgramConversations(verifiers, name, arguments)
         else:
             self._environment = TaskSets(name, arguments)
         return {"versions": versions_of(name, module), "tasks": self._environment.count()}
@@ -316,4 +318,4 @@ if __name__ == "__main__":
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a package may read it, or wait for its lock
     os.dup2(2, 1)
-    asyncio.run(Server(requests, answers).run())
+    asyncio.run(PolicyServer(requests, answers).run())

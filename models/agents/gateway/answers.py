@@ -38,7 +38,7 @@ class TokenLogProb:
 
 
 @dataclass(frozen=True)
-class Choice:
+class AnswerChoice:
     """A completion of an answer."""
 
     text: str
@@ -63,7 +63,7 @@ class ProgramAnswer:
 
     chat: bool
     """Whether it answers a conversation, else a plain completion."""
-    choices: tuple[Choice, ...]
+    choices: tuple[AnswerChoice, ...]
     prompt_tokens: int
     drawn_tokens: int
     """Tokens of all choices."""
@@ -99,7 +99,7 @@ class ProgramAnswer:
         if usage:
             yield {**envelope, "choices": [], "usage": self._usage()}
 
-    def _parts(self, choice: Choice) -> Iterator[tuple[dict[str, Any], Finish | None, Sequence[TokenLogProb]]]:
+    def _parts(self, choice: AnswerChoice) -> Iterator[tuple[dict[str, Any], Finish | None, Sequence[TokenLogProb]]]:
         """Yield the parts of a choice: fields, reason of the end, and the tokens whose log-probs they report."""
         if self.chat:
             yield {"role": "assistant", "content": "" if choice.text or not choice.calls else None}, None, ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from models.agents.gateway.answers import Choice, SentCall, TokenLogProb
+from models.agents.gateway.answers import AnswerChoice, SentCall, TokenLogProb
 from models.agents.gateway.program_request import ProgramRequest
 from models.agents.gateway.token_texts import between, cut_at_stop, token_texts
 from models.agents.gateway.tool_calls import ParsedCall, parse_reply
@@ -35,7 +35,7 @@ class Reply:
     """Text of the tokens."""
     message: ChatMessage
     """The message that the program receives in a conversation."""
-    choice: Choice
+    choice: AnswerChoice
 
 
 def stop_ids(codec: Codec, stops: Sequence[str]) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def reply_of(codec: Codec, generated: Generated, request: ProgramRequest, begun:
         if tokens[-1] in codec.ends:
             del pairs[-1]
         reported = tuple(TokenLogProb(*pair) for pair in pairs)
-    choice = Choice(
+    choice = AnswerChoice(
         parsed.content,
         tuple(between(written, 0, len(parsed.content))),
         sent,

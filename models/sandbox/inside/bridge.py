@@ -49,7 +49,7 @@ class _Connection:
     """Whether it is closed as soon as nothing waits."""
 
 
-class Bridge:
+class SocketBridge:
     """One side of a bridge. `carry` runs until the other side, or the control connection, has ended."""
 
     def __init__(

@@ -13,7 +13,7 @@ import sys
 import threading
 
 from models.sandbox.inside import wire, zygote
-from models.sandbox.inside.bridge import Bridge
+from models.sandbox.inside.bridge import SocketBridge
 
 _READABLE = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 
@@ -43,7 +43,7 @@ def main(text: str) -> None:
         while data:
             data = data[os.write(writes, data) :]
         os.dup2(nothing, 2)
-        Bridge(reads, writes, gives=gives, takes=carried, first=1).carry()
+        SocketBridge(reads, writes, gives=gives, takes=carried, first=1).carry()
         os._exit(0)
 
     threading.Thread(target=carry, daemon=True).start()

@@ -39,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Row:
+class MirrorRow:
     """The metrics of a curve that were logged together."""
 
     position: int
@@ -63,7 +63,7 @@ class MirrorRun(Protocol):
     def text(self, name: str, text: str) -> None:
         """Add a text, such as the recipe's file."""
 
-    def row(self, row: Row) -> None:
+    def row(self, row: MirrorRow) -> None:
         """Add a row of a curve. A position that the mirror has already replaces the earlier row, or is ignored."""
 
     def final(self, step: int, timestamp: int, metrics: Mapping[str, float]) -> None:

@@ -24,9 +24,9 @@ from models.base.errors import UserError
 from tasks.runner import interrupt
 from tasks.tracking import store, tags
 from tasks.tracking.mirrors import choice
-from tasks.tracking.mirrors.mirror import MirrorRun, Place, Row
+from tasks.tracking.mirrors.mirror import MirrorRow, MirrorRun, Place
 from tasks.tracking.mirrors.to_wandb import NOTE
-from tasks.tracking.mirrors.worker import Worker, reason_of
+from tasks.tracking.mirrors.worker import MirrorWorker, reason_of
 
 CLOSING = 20.0
 """Seconds for which the end of a flow waits for its mirrors."""
@@ -58,7 +58,7 @@ class _Mirrored:
 
 
 _runs: dict[str, _Mirrored] = {}
-_workers: dict[str, Worker] = {}
+_workers: dict[str, MirrorWorker] = {}
 
 
 def _raises_nothing(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
@@ -87,7 +87,7 @@ def open_flow(run_id: str, experiment: str, run_tags: Mapping[str, str]) -> None
         return
     for name in names:
         if name not in _workers:
-            _workers[name] = Worker(name, store.current().home, _turned_off)
+            _workers[name] = MirrorWorker(name, store.current().home, _turned_off)
     place = Place(run_id, experiment, f"{experiment}-{run_id[:8]}", "")
     _runs[run_id] = _Mirrored(place, run_id, opened=True, tags={})
     add_tags(run_id, run_tags)
@@ -209,7 +209,7 @@ def add_row(run_id: str, step: int, timestamp: int, metrics: Mapping[str, float]
     run = _runs.get(run_id)
     if run is None or not metrics:
         return
-    row = Row(run.rows, step, timestamp, dict(metrics))
+    row = MirrorRow(run.rows, step, timestamp, dict(metrics))
     run.rows += 1
     _put(run, lambda mirror: mirror.row(row))
 

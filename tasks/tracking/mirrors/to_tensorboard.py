@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.tracking.mirrors.mirror import Place, Row, number_or_text
+from tasks.tracking.mirrors.mirror import MirrorRow, Place, number_or_text
 
 
 class TensorBoardRun:
@@ -58,7 +58,7 @@ class TensorBoardRun:
         """Add a text as a block of code."""
         self._text(name, textwrap.indent(text, "    ", lambda line: True))
 
-    def row(self, row: Row) -> None:
+    def row(self, row: MirrorRow) -> None:
         """Add scalars; row 0 of a run that has rows already makes TensorBoard drop what it has."""
         from tensorboard.compat.proto.event_pb2 import SessionLog
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.tracking.mirrors.mirror import Place, Row, plain
+from tasks.tracking.mirrors.mirror import MirrorRow, Place, plain
 
 
 class _TrackioRow(NamedTuple):
@@ -61,7 +61,7 @@ class TrackioRun:
         self._config["texts"] = {**self._config.get("texts", {}), name: text}
         self._unwritten = True
 
-    def row(self, row: Row) -> None:
+    def row(self, row: MirrorRow) -> None:
         """Add a row, unless the database has it."""
         self._rows.append(_TrackioRow(row.step, row.timestamp, row.metrics, f"{self._place.run_id}-{row.position}"))
 

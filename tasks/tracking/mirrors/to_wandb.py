@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.tracking.mirrors.mirror import Place, Row, plain
+from tasks.tracking.mirrors.mirror import MirrorRow, Place, plain
 
 SECONDS = 10.0
 """Time limit for the first connection to the server, and for the last upload of a run, seconds. What was not uploaded
@@ -102,7 +102,7 @@ class WandbRun:
         texts = {**self._run.config.get("texts", {}), name: text}
         self._run.config.update({"texts": texts}, allow_val_change=True)
 
-    def row(self, row: Row) -> None:
+    def row(self, row: MirrorRow) -> None:
         """Add a row to the history, unless W&B has it. `step` is the axis of all charts.
 
         W&B's own number of a row is the step too, unless the steps begin again with a second curve: this number must

@@ -40,7 +40,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|AUTH", re.IGNORECASE)
 Action = Callable[[MirrorRun], None]
 
 
-class Worker:
+class MirrorWorker:
     """The thread of one mirror, for all runs of this process."""
 
     def __init__(self, name: str, home: Path, turned_off: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from models.base.errors import UserError
-from models.datasets.candidates import Candidate, judge
+from models.datasets.candidates import ScoredCompletion, judge
 from models.datasets.inspection import Inspection, inspect
 from models.datasets.prepare import notes_of, prepare
 from models.datasets.raw import RawRow
@@ -17,7 +17,7 @@ from models.datasets.settings import DataSettings
 
 def judged(scores: list[int], *, labels: bool) -> list[tuple[str, str, bool]]:
     candidates = [
-        Candidate(RawRow(Path("rows.jsonl"), at, {"text": f"{at}"}), None if score < 0 else score)  # type: ignore[arg-type]
+        ScoredCompletion(RawRow(Path("rows.jsonl"), at, {"text": f"{at}"}), None if score < 0 else score)  # type: ignore[arg-type]
         for at, score in enumerate(scores)
     ]
     return [

@@ -90,7 +90,7 @@ BAD = {
     # data
     "a bucket": (
         "data: {name: own, path: 's3://bucket/rows.jsonl', format: problems}",
-        r"data\.path\S*: s3://bucket/rows\.jsonl is not a path on this machine; download the file",
+        r"data\.path\S*: s3://bucket/rows\.jsonl is not a path on this machine, and not hf://OWNER/NAME; download the",
     ),
     "an address": ("data: {name: own, path: 'https://a.org/b.csv', format: problems}", "is not a path on this machine"),
     # extends

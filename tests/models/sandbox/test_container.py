@@ -15,7 +15,7 @@ from models.base.errors import UserError
 from models.sandbox import container
 from models.sandbox.container import ContainedServer, ContainerSandbox, container_command
 from models.sandbox.engines import choose_engine, engine_lines
-from models.sandbox.inside.bridge import Bridge
+from models.sandbox.inside.bridge import SocketBridge
 from models.sandbox.interface import Program
 from models.sandbox.sandbox import Sandbox
 from models.sandbox.settings import SandboxSettings
@@ -125,13 +125,13 @@ def test_expected_results_go_to_the_container_of_the_judges_alone(
     standin: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: dict[bool, bytes] = {True: b"", False: b""}
-    send = Bridge._send
+    send = SocketBridge._send
 
-    def record(bridge: Bridge, kind: int, number: int, length: int, part: bytes = b"") -> None:
+    def record(bridge: SocketBridge, kind: int, number: int, length: int, part: bytes = b"") -> None:
         sent[bridge._takes is None] += part
         send(bridge, kind, number, length, part)
 
-    monkeypatch.setattr(Bridge, "_send", record)
+    monkeypatch.setattr(SocketBridge, "_send", record)
     tests = "assert f('a visible input') == 'a secret result'\n"
     assert standin.judge([Program("def f(x):\n    return x\n", tests, "f")])[0].outcome == "partly"
     to_programs, to_judges = sent[True], sent[False]

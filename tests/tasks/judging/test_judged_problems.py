@@ -7,9 +7,9 @@ from written import write_lines, write_problems
 
 from models.base.errors import UserError
 from tasks.judging.answers import AnswerSet, GivenAnswer
-from tasks.judging.problems import JudgedProblem, Problems, assigned, problems_of_sources, read_problems
+from tasks.judging.problems import JudgedProblem, JudgedProblems, assigned, problems_of_sources, read_problems
 
-SUMS = Problems.of([JudgedProblem(str(n), f"What is {n} + 1?", str(n + 1)) for n in range(12)])
+SUMS = JudgedProblems.of([JudgedProblem(str(n), f"What is {n} + 1?", str(n + 1)) for n in range(12)])
 
 
 def answers(*given: GivenAnswer) -> AnswerSet:
@@ -84,7 +84,7 @@ def test_an_id_whose_prompt_is_that_of_another_problem_does_not_count() -> None:
 
 
 def test_a_prompt_that_ends_in_a_longer_one_is_the_longer_one() -> None:
-    problems = Problems.of([JudgedProblem("short", "is 1 + 1?"), JudgedProblem("long", "What is 1 + 1?")])
+    problems = JudgedProblems.of([JudgedProblem("short", "is 1 + 1?"), JudgedProblem("long", "What is 1 + 1?")])
     assert list(assigned(answers(by_prompt("Q: What is 1 + 1? A:")), problems).by_problem) == ["long"]
 
 
