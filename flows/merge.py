@@ -19,12 +19,15 @@ from models.policies.hub import unpinned_base
 from models.policies.merge import MergeSettings
 from tasks.compute.shared_engine import shared_engine
 from tasks.gate.judgement import OnGate
+from tasks.harness.page import log_suites
+from tasks.harness.suite import read_suite
 from tasks.pages.description import UNPINNED
 from tasks.pages.review import write_review
 from tasks.registered.policy import PolicyFiles, named_policy, policy_of_step, registered_policy
 from tasks.registered.reward_model import reward_model_of
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
+from tasks.steps.evaluate_suite import SuiteSections, evaluate_suite
 from tasks.steps.merge_policies import MergeSections, merge_policies
 from tasks.steps.prepare_data import log_data
 from tasks.steps.promote import Candidate, PromotionSections, policy_name, promote
@@ -54,6 +57,8 @@ def merge(
         run, name = opened.run_id, policy_name(opened.recipe)
         notice_champion(run, name)
         parents = [named_policy(named) for named in models]
+        suites = [read_suite(suite, opened.home) for suite in opened.recipe.evaluation.suites]
+        on_suites: dict[str, dict[str, StepResult]] = {}
         data = call_preparation(opened)
         runs.set_tags(run, {tags.DATA_REVISION: data.version.revision})
         log_data(run, data.version, "measured on")
@@ -89,6 +94,17 @@ def merge(
             steps.append(result)
             return result
 
+        def measured_on_suites(role: str, policy: PolicyFiles) -> dict[str, StepResult]:
+            sections = SuiteSections(opened.recipe)
+            on_suites[role] = {
+                suite.settings.title: call_step(
+                    opened, evaluate_suite, sections, policy, suite, name=f"{suite.settings.title} {role}"
+                )
+                for suite in suites
+            }
+            steps.extend(on_suites[role].values())
+            return on_suites[role]
+
         def on_gate(role: str, policy: PolicyFiles) -> OnGate:
             return OnGate(
                 measured(f"gate {role}", GateSections(opened.recipe), policy, validated, rewarded),
@@ -96,6 +112,7 @@ def merge(
                     held: measured(f"gate {role} on {held}", GateSections(it.recipe), policy, it.validated, None)
                     for held, it in held_out.items()
                 },
+                measured_on_suites(role, policy),
             )
 
         with shared_engine(opened.recipe.placement):
@@ -124,7 +141,7 @@ def merge(
         steps.append(promotion.result)
         if first is not None and (reward_version := registry.facts_of(first).get(tags.REWARD_MODEL_VERSION)):
             registry.annotate(name, promotion.version, {tags.REWARD_MODEL_VERSION: reward_version})
-        facts = opened.facts | {"data": data.version.digest}
+        facts = opened.facts | {"data": data.version.digest} | log_suites(run, on_suites)
         write_review(run, opened.recipe, promotion, made, shown, validated, steps, facts)
         notify_decision(opened.home, name, promotion, opened.page)
         return TrainFlowResult(run, steps, promotion, name, reason)

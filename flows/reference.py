@@ -21,6 +21,8 @@ VARIABLES: Mapping[str, str] = {
     "REWARDFLOW_WAIT": "longest wait of a run for earlier runs in the same state folder, seconds; default: half a day",
     "REWARDFLOW_MIRRORS": "mirrors next to MLflow, separated by spaces: tensorboard, wandb, trackio "
     "([runs.md](runs.md#mirrors-tensorboard-weights--biases-trackio))",
+    "REWARDFLOW_LM_EVAL": "interpreter that has lm-evaluation-harness; default: harness/lm-eval in the state folder",
+    "REWARDFLOW_INSPECT": "interpreter that has inspect-ai; default: harness/inspect in the state folder",
     "REWARDFLOW_TEACHER_KEY": "key for the server of a teacher that a recipe names by its address",
     "REWARDFLOW_JUDGE_KEY": "key for the server of a judge that a recipe names by its address",
     "MLFLOW_TRACKING_URI": "MLflow's server; default: a database in the state folder",

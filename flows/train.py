@@ -17,6 +17,7 @@ from flows.runtime.steps import context_of
 from flows.runtime.training import TrainingProgress, train_policy
 from tasks.compute.shared_engine import shared_engine
 from tasks.gate.judgement import OnGate
+from tasks.harness.page import log_suites
 from tasks.pages.description import UNPINNED, hand_page
 from tasks.pages.review import write_review, write_short_review
 from tasks.registered.policy import policy_of_step, registered_policy
@@ -100,6 +101,7 @@ def run_steps(
         Candidate(tuned, rewarded, gate, shown["candidate"], champion, no_anchor, unpinned=outcome.unpinned),
     )
     outcome.steps.append(promotion.result)
+    facts |= log_suites(run, training.on_suites)
     judged = hand_page(outcome.by_hand) if outcome.by_hand else ""
     write_review(run, recipe, promotion, tuned, shown, validated, outcome.steps, facts, judged)
     return outcome, validated
@@ -128,6 +130,7 @@ def evaluate_splits(
     assert tuned is not None, "the recipe has a schedule"
     base = policy_of_step(warmed)
     shown = {"base": training.evaluated("base", base), "candidate": training.evaluated_candidate()}
+    training.evaluated_on_suites("base", base)
     gate = {"candidate": training.for_verdict("candidate", policy_of_step(tuned))}
     # The champion's run may have been killed between alias and verdict: then it is judged like the first time.
     unjudged = champion is not None and decided(champion) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,11 +28,13 @@ from models.recipes.teachers import frozen_models, recipe_of
 from tasks.compute.fitting import FineTuneSections
 from tasks.data.versions import DataVersion
 from tasks.gate.judgement import OnGate
+from tasks.harness.suite import Suite, read_suite
 from tasks.pages.description import UNPINNED
 from tasks.registered.policy import PolicyFiles, given_policy, policy_of_step
 from tasks.registered.reward_model import RewardModelFiles, made_reward_model
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
+from tasks.steps.evaluate_suite import SuiteSections, evaluate_suite
 from tasks.steps.fine_tune import fine_tune
 from tasks.steps.fit_process_model import process_model
 from tasks.steps.fit_reward_model import RewardModelSections, reward_model
@@ -62,6 +64,10 @@ class TrainingProgress:
     steps: list[StepResult] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
     """Metrics of the trained policy on the validation split; empty before it is evaluated."""
+    suites: Sequence[Suite] = ()
+    """The recipe's evaluation suites."""
+    on_suites: dict[str, dict[str, StepResult]] = field(default_factory=dict)
+    """Role -> suite -> evaluation, of all policies that were evaluated on the suites."""
 
     def evaluated(self, role: str, policy: PolicyFiles) -> StepResult:
         """Evaluate a policy on the validation split.
@@ -82,7 +88,7 @@ class TrainingProgress:
         return result
 
     def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
-        """Evaluate a policy for the gate's verdict: on the gate's problems and on each held-out set."""
+        """Evaluate a policy for the gate's verdict: on the gate's problems, each held-out set and each suite."""
         rewarded = made_reward_model(self.rewarded)
         sections = GateSections(self.opened.recipe)
         return OnGate(
@@ -91,7 +97,21 @@ class TrainingProgress:
                 name: self._measure(f"gate {role} on {name}", GateSections(held.recipe), policy, held.validated, None)
                 for name, held in self.held_out.items()
             },
+            self.evaluated_on_suites(role, policy),
         )
+
+    def evaluated_on_suites(self, role: str, policy: PolicyFiles) -> dict[str, StepResult]:
+        """Evaluate a policy on each of the recipe's suites, unless that was done before."""
+        if role not in self.on_suites:
+            measured = self.on_suites[role] = {}
+            sections = SuiteSections(self.opened.recipe)
+            for suite in self.suites:
+                name = f"{suite.settings.title} {role}"
+                measured[suite.settings.title] = call_step(
+                    self.opened, evaluate_suite, sections, policy, suite, refresh=self.refresh, name=name
+                )
+            self.steps.extend(measured.values())
+        return self.on_suites[role]
 
     def _measure(
         self,
@@ -116,6 +136,7 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
             not a run of the recipe itself, and has none to resume.
     """
     recipe, run = opened.recipe, opened.run_id
+    suites = [read_suite(settings, opened.home) for settings in recipe.evaluation.suites]
     data = call_preparation(opened)
     version = data.version
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})
@@ -213,7 +234,9 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
             report_inputs = (made_reward_model(rewarded), policies, (), dict(teachers))
             report = step(reward_report, ReportSections(recipe), validated, *report_inputs)
             require_trust(report)
-    training = TrainingProgress(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
+    training = TrainingProgress(
+        opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps, suites=suites
+    )
     if recipe.schedule is not None:
         for role, settings in frozen_models(recipe).items():
             if role not in teachers:

@@ -37,6 +37,7 @@ from models.policies.build import PolicySettings
 from models.policies.teacher import TeacherSettings
 from models.recipes.combinations import check_combination
 from models.recipes.room import check_room
+from models.recipes.suites import SuiteSettings, check_suites
 from models.recipes.timeouts import TimeoutSettings
 from models.reward_models.annotators import GroupSettings
 from models.reward_models.ensemble import EnsembleSettings
@@ -149,6 +150,11 @@ class EvaluationSettings:
     """Subset sizes of pass@k and maj@k."""
     seed: Seed = 0
     """Seed of the sampled completions."""
+    suites: tuple[SuiteSettings, ...] = ()
+    """Tasks of lm-evaluation-harness and inspect-ai, on which base, candidate and champion are measured too."""
+
+    def __post_init__(self) -> None:
+        check_suites(self.suites)
 
 
 class Recipe(Section):

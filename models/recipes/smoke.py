@@ -51,6 +51,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         "gate.samples": samples,
         "policy.precision": "float32",
     }
+    if recipe.evaluation.suites:
+        settings["evaluation.suites"] = []
     if recipe.policy.base is None:
         settings |= {f"policy.size.{key}": value for key, value in SIZE.items()}
     if recipe.warm_start is not None:

@@ -39,6 +39,8 @@ class TimeoutSettings:
     """Time limit of each evaluation."""
     evaluate_strategy: PositiveFloat = DAY
     """Time limit of each evaluation with a strategy."""
+    evaluate_suite: PositiveFloat = DAY
+    """Time limit of each evaluation on a suite."""
     judge_champion: PositiveFloat = DAY
     """Time limit of the gate's verdict."""
     promote: PositiveFloat = DAY

@@ -10,12 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.base.sections import Sections
+from models.base.sections import Sections, of
+from models.evaluation.gate.checks import GateCheck
 from models.evaluation.gate.gate import GateSettings, Verdict, judge
 from models.evaluation.gate.held_out import HeldOutAnswers
+from models.evaluation.gate.suites import SuiteAnswers, suite_checks
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipes.schema import RewardModelSection
+from models.recipes.suites import SuiteSettings
+from tasks.harness.results import read_scores
 from tasks.runner.step import StepResult
 from tasks.tracking.looks import take_look
 from tasks.tracking.verdict_record import Decision, Reason, VerdictRecord
@@ -29,6 +33,8 @@ class OnGate:
     """Its evaluation on the gate's problems."""
     held_out: Mapping[str, StepResult] = field(default_factory=dict)
     """Name of a held-out set -> its evaluation on the problems of that set."""
+    suites: Mapping[str, StepResult] = field(default_factory=dict)
+    """Name of an evaluation suite -> its evaluation on the tasks of that suite."""
 
 
 class JudgementSections(Sections):
@@ -38,6 +44,7 @@ class JudgementSections(Sections):
     gate: GateSettings
     reward_model: RewardModelSection | None
     promote_unpinned: bool
+    suites: tuple[SuiteSettings, ...] = of("evaluation.suites")
 
 
 def judged(
@@ -58,6 +65,7 @@ def judged(
     """
     compared = f"{weights} against {baseline.gate.links['model_id']}"
     split, sketch = candidate.gate.links["gate_split"], candidate.gate.links["gate_sketch"]
+    guards = _suite_guards(recipe, candidate, baseline, anchor)  # before the look: a wrong metric must not use one up
     look = take_look(name, split, sketch, compared, recipe.gate)
     return judge(
         _records(candidate.gate),
@@ -74,6 +82,7 @@ def judged(
             )
             for held in candidate.held_out
         },
+        suites=guards,
     )
 
 
@@ -149,6 +158,24 @@ def numbers(verdict: Verdict) -> dict[str, float]:
     applied = [check for check in verdict.checks if check.state != "not_applicable"]
     passed = {f"gate/{check.name}_passed": float(not check.failed) for check in applied}
     return {key: value for key, value in measured.items() if math.isfinite(value)} | passed
+
+
+def _suite_guards(
+    recipe: JudgementSections, candidate: OnGate, baseline: OnGate, anchor: OnGate | str
+) -> tuple[list[GateCheck], list[GateCheck]]:
+    """Return the guards of the recipe's suites, against the baseline and against the anchor."""
+    guards = {suite.title: suite.guards for suite in recipe.suites if suite.guards}
+    fixed = {} if isinstance(anchor, str) else anchor.suites
+    answers = {
+        title: SuiteAnswers(
+            read_scores(Path(candidate.suites[title].folder)),
+            read_scores(Path(baseline.suites[title].folder)),
+            read_scores(Path(fixed[title].folder)) if title in fixed else None,
+        )
+        for title in guards
+        if title in candidate.suites and title in baseline.suites
+    }
+    return suite_checks(guards, answers, recipe.gate.confidence, anchored=not isinstance(anchor, str))
 
 
 def _records(evaluation: StepResult) -> list[PromptRecord]:

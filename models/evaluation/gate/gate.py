@@ -164,6 +164,7 @@ def judge(
     look: Look | None = None,
     reward_model: bool = True,
     held_out: Mapping[str, HeldOutAnswers] | None = None,
+    suites: tuple[Sequence[GateCheck], Sequence[GateCheck]] = ((), ()),
 ) -> Verdict:
     """Compare a candidate with a baseline (the champion, or the base model), measured on the same prompts.
 
@@ -175,6 +176,7 @@ def judge(
         look: error probability that this look may spend; None: the first look.
         reward_model: whether the recipe fits one, so that every sample must have a score.
         held_out: name -> evaluations on each of the recipe's held-out sets.
+        suites: guards of the evaluation suites, against the baseline and against the anchor (`suite_checks`).
 
     Raises:
         UserError: they were not measured on the same prompts, or a metric is defined on none of them.
@@ -196,7 +198,7 @@ def judge(
         anchor=anchor_measurements,
         look=look,
         reward_model=reward_model,
-        held_out=held_out_results,
+        held_out=([*held_out_results[0], *suites[0]], [*held_out_results[1], *suites[1]]),
     )
 
 
@@ -212,7 +214,7 @@ def judge_measurements(
 ) -> Verdict:
     """Reach the verdict of `judge` from evaluations that are arrays already.
 
-    `held_out` has the checks of the held-out sets, against the baseline and against the anchor.
+    `held_out` has the checks of the held-out sets and the suites, against the baseline and against the anchor.
     """
     look = look or settings.next_look()
     values = (new.metrics[settings.metric], old.metrics[settings.metric])

@@ -32,6 +32,9 @@ class Training(SimpleNamespace):
     def evaluated_candidate(self) -> Any:
         return step(self.folder, self.run, "candidate", self.tuned.digest, answers(self.right), gate_split="aaaa")
 
+    def evaluated_on_suites(self, role: str, policy: PolicyFiles) -> dict[str, StepResult]:
+        return {}
+
     def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
         return OnGate(self.evaluated(role, policy))
 

@@ -10,6 +10,8 @@ from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import write_records
 from models.recipes.load import load_recipe
 from tasks.gate.judgement import OnGate
+from tasks.harness.results import write_samples
+from tasks.judging.answers import AnswerSet, GivenAnswer
 from tasks.runner.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import registry, runs, store, tags
@@ -107,6 +109,31 @@ def test_a_held_out_set_refuses_alone_and_stands_on_version_and_run(home: Path, 
     assert kept is not None and kept.model_dump_json() == promotion.verdict.model_dump_json()
     metrics = store.client().get_run(promotion.result.run_id).data.metrics
     assert metrics["gate/held_out_history_passed"] == 0.0 and metrics["gate/better_passed"] == 1.0
+
+
+def test_a_suite_refuses_alone_and_its_guard_is_in_the_verdict(home: Path, policy_folder: Path, tmp_path: Path):
+    given = ["gate.samples=4", "gate.problems=120", "gate.safety_margin=0.1", "gate.capability_margin=0.1"]
+    suites = "[{harness: lm-eval, tasks: [sums], guards: {sums: {metric: acc, margin: 0.02}}}]"
+    recipe = load_recipe("arithmetic", [*given, f"evaluation.suites={suites}"])
+    run = runs.open_flow_run("arithmetic", "night")
+    model_id = registry.log_model(run, policy_folder, "policy", "text-generation")
+    trained, shown = step(tmp_path, run, "fine_tune", "one", model_id=model_id), step(tmp_path, run, "shown", "one")
+
+    def measured(who: str, right: int, kept: int) -> OnGate:
+        suite = step(tmp_path, run, "suite", f"s{who}")
+        sums = tuple(GivenAnswer(place="", problem=str(n), scores={"acc": float(n < kept)}) for n in range(100))
+        write_samples({"sums": AnswerSet("sums", "lm-eval", sums)}, Path(suite.folder), [])
+        on_gate = step(tmp_path, run, "gate", who, answers(right), gate_split="aaaa")
+        return OnGate(on_gate, suites={"lm-eval": suite})
+
+    gate = {"candidate": measured("one", 3, 50), "base": measured("base", 1, 80)}
+    with disable_run_logger():
+        compared = Candidate(trained, None, gate, shown, None, "champion and anchor in one")
+        promotion = promote.fn(StepContext("promote", "one", PromotionSections(recipe), home, run), compared)
+    assert promotion.decision == "refused" and registry.champion(NAME) is None
+    assert promotion.reason.startswith("suite_lm-eval_sums: against the baseline -0.3")
+    metrics = store.client().get_run(promotion.result.run_id).data.metrics
+    assert metrics["gate/suite_lm-eval_sums_passed"] == 0.0 and metrics["gate/better_passed"] == 1.0
 
 
 def looks(split: str = "aaaa") -> int:

@@ -36,6 +36,9 @@ class Recorder(SimpleNamespace):
     def evaluated_candidate(self) -> Any:
         return self.tuned
 
+    def evaluated_on_suites(self, role: str, policy: PolicyFiles) -> dict[str, StepResult]:
+        return {}
+
     def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
         return OnGate(self.evaluated(role, policy, "gate"))
 

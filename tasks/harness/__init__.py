@@ -1,0 +1,1 @@
+"""Evaluation on tasks of other harnesses: lm-evaluation-harness and inspect-ai."""
