@@ -12,6 +12,7 @@ from flows.runtime.notifications import notify_decision
 from flows.runtime.opening import notice_champion, open_flow
 from flows.runtime.parameters import Overrides
 from flows.runtime.steps import call_step, context_of
+from flows.runtime.suite_steps import call_suites, read_suites
 from flows.train import TrainFlowResult, why_no_anchor
 from models.base.sections import Sections
 from models.policies.folder import given_folder
@@ -20,14 +21,12 @@ from models.policies.merge import MergeSettings
 from tasks.compute.shared_engine import shared_engine
 from tasks.gate.judgement import OnGate
 from tasks.harness.page import log_suites
-from tasks.harness.suite import read_suite
 from tasks.pages.description import UNPINNED
 from tasks.pages.review import write_review
 from tasks.registered.policy import PolicyFiles, named_policy, policy_of_step, registered_policy
 from tasks.registered.reward_model import reward_model_of
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
-from tasks.steps.evaluate_suite import SuiteSections, evaluate_suite
 from tasks.steps.merge_policies import MergeSections, merge_policies
 from tasks.steps.prepare_data import log_data
 from tasks.steps.promote import Candidate, PromotionSections, policy_name, promote
@@ -57,7 +56,7 @@ def merge(
         run, name = opened.run_id, policy_name(opened.recipe)
         notice_champion(run, name)
         parents = [named_policy(named) for named in models]
-        suites = [read_suite(suite, opened.home) for suite in opened.recipe.evaluation.suites]
+        suites = read_suites(opened)
         on_suites: dict[str, dict[str, StepResult]] = {}
         data = call_preparation(opened)
         runs.set_tags(run, {tags.DATA_REVISION: data.version.revision})
@@ -95,13 +94,7 @@ def merge(
             return result
 
         def measured_on_suites(role: str, policy: PolicyFiles) -> dict[str, StepResult]:
-            sections = SuiteSections(opened.recipe)
-            on_suites[role] = {
-                suite.settings.title: call_step(
-                    opened, evaluate_suite, sections, policy, suite, name=f"{suite.settings.title} {role}"
-                )
-                for suite in suites
-            }
+            on_suites[role] = call_suites(opened, suites, role, policy)
             steps.extend(on_suites[role].values())
             return on_suites[role]
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rewardflow.results import JudgeOutcome, judge_outcome
-
-if TYPE_CHECKING:
-    from tasks.judging.verdict import Judgement
 
 
 def judge(
@@ -106,6 +103,5 @@ def judge(
         ledger=None if ledger is None else Path(ledger),
         registry=registry,
     )
-    judgement: Judgement
     judgement, run = run_comparison(wanted, model, mlflow=mlflow)
     return judge_outcome(judgement, run)

@@ -168,7 +168,7 @@ class JudgeOutcome:
     answers were compared, or no order is known."""
     notes: Sequence[str]
     run_id: str
-    """MLflow run; empty if none was asked for."""
+    """MLflow run; empty if the result was not recorded."""
 
     @property
     def failed(self) -> list[str]:

@@ -18,6 +18,7 @@ from flows.runtime.data_steps import (
 from flows.runtime.opening import FlowContext
 from flows.runtime.resumable_training import ResumableTraining
 from flows.runtime.steps import call_cached, call_step, context_of
+from flows.runtime.suite_steps import call_suites, read_suites
 from models.base.sections import Sections
 from models.method.learner import Role
 from models.policies.folder import given_folder
@@ -28,13 +29,12 @@ from models.recipes.teachers import frozen_models, recipe_of
 from tasks.compute.fitting import FineTuneSections
 from tasks.data.versions import DataVersion
 from tasks.gate.judgement import OnGate
-from tasks.harness.suite import Suite, read_suite
+from tasks.harness.suite import Suite
 from tasks.pages.description import UNPINNED
 from tasks.registered.policy import PolicyFiles, given_policy, policy_of_step
 from tasks.registered.reward_model import RewardModelFiles, made_reward_model
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
-from tasks.steps.evaluate_suite import SuiteSections, evaluate_suite
 from tasks.steps.fine_tune import fine_tune
 from tasks.steps.fit_process_model import process_model
 from tasks.steps.fit_reward_model import RewardModelSections, reward_model
@@ -103,14 +103,8 @@ class TrainingProgress:
     def evaluated_on_suites(self, role: str, policy: PolicyFiles) -> dict[str, StepResult]:
         """Evaluate a policy on each of the recipe's suites, unless that was done before."""
         if role not in self.on_suites:
-            measured = self.on_suites[role] = {}
-            sections = SuiteSections(self.opened.recipe)
-            for suite in self.suites:
-                name = f"{suite.settings.title} {role}"
-                measured[suite.settings.title] = call_step(
-                    self.opened, evaluate_suite, sections, policy, suite, refresh=self.refresh, name=name
-                )
-            self.steps.extend(measured.values())
+            self.on_suites[role] = call_suites(self.opened, self.suites, role, policy, self.refresh)
+            self.steps.extend(self.on_suites[role].values())
         return self.on_suites[role]
 
     def _measure(
@@ -136,7 +130,7 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
             not a run of the recipe itself, and has none to resume.
     """
     recipe, run = opened.recipe, opened.run_id
-    suites = [read_suite(settings, opened.home) for settings in recipe.evaluation.suites]
+    suites = read_suites(opened)
     data = call_preparation(opened)
     version = data.version
     runs.set_tags(run, {tags.DATA_REVISION: version.revision})

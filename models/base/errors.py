@@ -30,6 +30,12 @@ def shortened(text: object, longest: int = 60) -> str:
     return f"{whole[:head]}...{whole[-(longest - head - 3) :]}"
 
 
+def last_line(text: str) -> str:
+    """Return the last line of an output that is not blank, shortened for a message; empty if there is none."""
+    lines = text.strip().splitlines()
+    return shortened(lines[-1], 200) if lines else ""
+
+
 def listed(names: list[str], most: int = 12) -> str:
     """Join at most `most` names, each shortened, for a message: `a, b, c and 7 more`; `none` for an empty list."""
     shown = ", ".join(shortened(name, 40) for name in names[:most]) or "none"

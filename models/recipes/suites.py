@@ -76,6 +76,11 @@ class SuiteSettings(BaseModel):
         """Name of the suite in metrics and guards."""
         return self.name or self.harness
 
+    @property
+    def key(self) -> str:
+        """Place of the suite in the recipe, for error messages."""
+        return f"evaluation.suites: {self.title}"
+
 
 def check_suites(suites: tuple[SuiteSettings, ...]) -> None:
     """Check that the suites have different names.

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from models.base.errors import UserError, shortened
-from models.sandbox.engines import EngineFault, ask_engine, check_image, choose_engine, last_line
+from models.sandbox.engines import EngineFault, ask_engine, check_image, choose_engine, error_line
 from models.sandbox.fork_servers import INSIDE, OF_COMPILERS, ForkServer, Kind, Layers, NotStarted, settings_of
 from models.sandbox.inside import wire
 from models.sandbox.inside.bridge import SocketBridge
@@ -187,7 +187,7 @@ class _Start:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_END)
         self.errors.seek(0)
-        return last_line(self.errors.read().decode("utf-8", "replace")) or f"no report: {type(error).__name__}"
+        return error_line(self.errors.read().decode("utf-8", "replace")) or f"no report: {type(error).__name__}"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from models.base.errors import UserError, shortened
+from models.base.errors import UserError, last_line, shortened
 
 ENGINES = ("docker", "podman")
 """Programs with the same command line, in the order in which they are tried."""
@@ -31,14 +31,13 @@ def ask_engine(engine: str, *words: str) -> str:
     except OSError as error:
         raise EngineFault(error.strerror or str(error)) from None
     if ran.returncode:
-        raise EngineFault(last_line(ran.stderr) or f"status {ran.returncode}")
+        raise EngineFault(error_line(ran.stderr) or f"status {ran.returncode}")
     return ran.stdout.strip()
 
 
-def last_line(text: str) -> str:
+def error_line(text: str) -> str:
     """Return the last line of an error output, without advice on usage, shortened; empty if there is none."""
-    lines = [line for line in text.splitlines() if line.strip() and "--help" not in line]
-    return shortened(lines[-1], 200) if lines else ""
+    return last_line("\n".join(line for line in text.splitlines() if "--help" not in line))
 
 
 def choose_engine(named: str | None) -> str:

@@ -2,9 +2,9 @@
 
     INTERPRETER tasks/harness/lm_eval_program.py < REQUEST
 
-The request is one JSON object (`tasks.harness.suite`). The samples are written as lm-eval writes them with
-`--log_samples`, into the folder `output`. The file `outcome.json` there has the file of each task, the means and the
-metrics that are better when lower, or the field `error` with one line for the user.
+The request is one JSON object (`tasks.harness.running`). The samples are written as lm-eval writes them with
+`--log_samples`, into the folder `output`. The file `outcome.json` there has the file of each task and the metrics
+that are better when lower, or the field `error` with one line for the user.
 
 The model is lm-eval's own client for local servers, with two changes: texts become tokens as in lm-eval's model `hf`,
 and a request for log-probs names the length of each context. Connections to other machines are refused.
@@ -13,7 +13,6 @@ and a request for log-probs names the length of each context. Connections to oth
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import json
 import socket
 import sys
@@ -112,12 +111,7 @@ def evaluate(request: Mapping[str, Any], output: Path) -> dict[str, Any]:
         for metric, higher in metrics.items()
         if higher is False
     ]
-    means = {
-        task: {name: value for name, value in of_task.items() if isinstance(value, int | float) and "," in name}
-        for task, of_task in results["results"].items()
-    }
-    version = importlib.metadata.version("lm_eval")
-    return {"version": version, "files": files, "lower": lower, "means": means, "versions": results["versions"]}
+    return {"files": files, "lower": lower}
 
 
 def _sample(row: Mapping[str, Any]) -> dict[str, Any]:

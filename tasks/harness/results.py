@@ -23,7 +23,7 @@ from tasks.judging.read_answers import read_answers
 SAMPLES = "samples.parquet"
 """File of the samples: task, problem, prompt, expected answer, text, and the scores as a JSON object."""
 ABOUT = "suite.json"
-"""File of the metrics that are better when they are lower, and of the versions that measured."""
+"""File of the metrics that are better when they are lower."""
 
 
 @dataclass(frozen=True)

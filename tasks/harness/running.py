@@ -18,9 +18,9 @@ from typing import Any
 
 from models.agents.gateway.answers import MODEL
 from models.agents.gateway.server import Gateway, PendingRequest
-from models.base.errors import UserError, shortened
+from models.base.errors import UserError, last_line, shortened
 from models.base.http_answers import LOOPBACK
-from models.recipes.suites import SuiteSettings
+from models.base.other_interpreter import variables_for_other_interpreter
 from tasks.harness.server import Policy
 from tasks.harness.suite import Suite
 
@@ -39,8 +39,8 @@ OFFLINE = {
     "NO_PROXY": ",".join(LOOPBACK),
     "no_proxy": ",".join(LOOPBACK),
 }
-_DROPPED = ("PYTHON", "VIRTUAL_ENV", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "OPENAI_", "AWS_", "MLFLOW_")
-"""Beginnings of the names of variables that the process does not get."""
+_DROPPED = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "OPENAI_", "AWS_", "MLFLOW_")
+"""Beginnings of the names of further variables that the process does not get."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ def run_lm_eval(suite: Suite, policy: ServedPolicy, folder: Path) -> Mapping[str
         status = _serve(gateway, policy.answers, (suite.interpreter, str(PROGRAM)), json.dumps(request), folder, {})
     outcome = _outcome(folder / OUTCOME)
     if policy.answers.refused:
-        raise UserError(f"{_named(settings)}: {policy.answers.refused}")
+        raise UserError(f"{settings.key}: {policy.answers.refused}")
     if outcome is None:
-        raise UserError(f"{_named(settings)}: lm-eval ended with status {status}: {_last_line(folder / LOG)}")
+        raise UserError(f"{settings.key}: lm-eval ended with status {status}: {_last_line(folder / LOG)}")
     if "error" in outcome:
-        raise UserError(f"{_named(settings)}: {outcome['error']}")
+        raise UserError(f"{settings.key}: {outcome['error']}")
     return outcome
 
 
@@ -106,10 +106,10 @@ def run_inspect(suite: Suite, policy: ServedPolicy, folder: Path) -> list[Path]:
         access = {"LOCAL_BASE_URL": gateway.address, "LOCAL_API_KEY": gateway.key("suite")}
         status = _serve(gateway, policy.answers, command, "", folder, access)
     if policy.answers.refused:
-        raise UserError(f"{_named(settings)}: {policy.answers.refused}")
+        raise UserError(f"{settings.key}: {policy.answers.refused}")
     written = sorted(logs.glob("*.json"))
     if status or len(written) != len(settings.tasks):
-        raise UserError(f"{_named(settings)}: inspect ended with status {status}: {_last_line(folder / LOG)}")
+        raise UserError(f"{settings.key}: inspect ended with status {status}: {_last_line(folder / LOG)}")
     return written
 
 
@@ -122,7 +122,7 @@ def _serve(
     variables: Mapping[str, str],
 ) -> int:
     """Start a process, answer its requests until it ends, and return its exit status."""
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(_DROPPED)}
+    kept = variables_for_other_interpreter(_DROPPED)
     with (folder / LOG).open("wb") as log:
         try:
             process = subprocess.Popen(
@@ -170,9 +170,5 @@ def _outcome(file: Path) -> Mapping[str, Any] | None:
 
 
 def _last_line(file: Path) -> str:
-    lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f"{shortened(lines[-1], 200) if lines else 'it printed nothing'} (the rest is in {file})"
-
-
-def _named(settings: SuiteSettings) -> str:
-    return f"evaluation.suites: {settings.title}"
+    line = last_line(file.read_text(encoding="utf-8", errors="replace")) or "it printed nothing"
+    return f"{line} (the rest is in {file})"

@@ -4,7 +4,7 @@
     POST /v1/chat/completions    messages -> a text
 
 Requests are answered by the thread that calls `Policy.answer`, which owns the engine. With `echo`, the field
-`context_lengths` tells for each prompt where its continuation begins. Only tokens of the continuation are scored, and
+`context_lengths` states for each prompt where its continuation begins. Only tokens of the continuation are scored, and
 `top_logprobs` has a second, likelier entry at its first token unless greedy decoding would write the continuation: that
 is all that lm-eval reads.
 """
@@ -18,6 +18,7 @@ from typing import Any
 from models.agents.gateway.answers import AnswerChoice, ProgramAnswer
 from models.agents.gateway.program_request import BadRequest, read_request
 from models.agents.gateway.server import PendingRequest, Refused
+from models.agents.gateway.token_texts import cut_at_stop
 from models.base.errors import UserError, shortened
 from models.base.seeds import completion_seed
 from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, TokenSampling
@@ -54,8 +55,8 @@ class ScoredPrompts(ProgramAnswer):
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A completion that a request asks for."""
+class _PromptRequest:
+    """A prompt of a request, and the completions that it needs."""
 
     ids: Sequence[int]
     most: int
@@ -125,22 +126,22 @@ class Policy:
         temperature, top_p = _number(body, "temperature", 0.0), _number(body, "top_p", 1.0)
         drawing = TokenSampling(temperature=temperature, top_p=top_p, top_k=int(_number(body, "top_k", 0)))
         most, stops = int(_number(body, "max_tokens", 16)), tuple(_stops(body.get("stop")))
-        choices = self._drawn_texts([_Asked(ids, most, stops) for ids in prompts], drawing)
+        choices = self._drawn_texts([_PromptRequest(ids, most, stops) for ids in prompts], drawing)
         lengths = sum(map(len, prompts))
         return [ProgramAnswer(False, tuple(choice for choice, _ in choices), lengths, sum(n for _, n in choices))]
 
     def _chats(self, requests: Sequence[PendingRequest]) -> list[ProgramAnswer | Refused]:
         answers: dict[int, ProgramAnswer | Refused] = {}
-        together: dict[tuple[float, float], list[_Asked]] = {}
+        together: dict[tuple[float, float], list[_PromptRequest]] = {}
         for number, request in enumerate(requests):
             try:
-                asked = self._asked(number, request)
+                prompt = self._read_chat(number, request)
             except (BadRequest, UserError) as error:
                 self.refused = self.refused or str(error)
                 answers[number] = Refused(400, str(error))
                 continue
             sampled = (_number(request.body, "temperature", 0.0), _number(request.body, "top_p", 1.0))
-            together.setdefault(sampled, []).append(asked)
+            together.setdefault(sampled, []).append(prompt)
         for (temperature, top_p), group in together.items():
             drawing = TokenSampling(temperature=temperature, top_p=top_p)
             texts = iter(self._drawn_texts([each for each in group for _ in range(each.count)], drawing))
@@ -150,24 +151,24 @@ class Policy:
                 answers[each.number] = ProgramAnswer(True, choices, len(each.ids), sum(n for _, n in made))
         return [answers[number] for number in range(len(requests))]
 
-    def _asked(self, number: int, request: PendingRequest) -> _Asked:
+    def _read_chat(self, number: int, request: PendingRequest) -> _PromptRequest:
         """Read a conversation."""
-        asked = read_request(request.body, chat=True)
-        if asked.tools:
+        chat = read_request(request.body, chat=True)
+        if chat.tools:
             raise BadRequest("tools are not supported by the server of an evaluation suite")
-        turns = [(message.role, message.text) for message in asked.messages]
+        turns = [(message.role, message.text) for message in chat.messages]
         if self._system is not None and turns[0][0] != "system":
             turns = [("system", self._system), *turns]
         ids = self._codec.conversations([turns])[0]
         room = self._longest - len(ids) - len(self._after)
         if room < 1:
             raise BadRequest(f"a conversation has {len(ids)} tokens, but there is room for {self._longest} (longest)")
-        return _Asked(ids, min(room, asked.most_tokens or room), asked.stops, number, asked.count)
+        return _PromptRequest(ids, min(room, chat.most_tokens or room), chat.stops, number, chat.count)
 
-    def _drawn_texts(self, asked: Sequence[_Asked], drawing: TokenSampling) -> list[tuple[AnswerChoice, int]]:
-        """Draw completions, [asked]. Returns the text of each up to its first stop, and its number of tokens."""
+    def _drawn_texts(self, prompts: Sequence[_PromptRequest], drawing: TokenSampling) -> list[tuple[AnswerChoice, int]]:
+        """Draw completions, [prompts]. Returns the text of each up to its first stop, and its number of tokens."""
         requests = []
-        for each in asked:
+        for each in prompts:
             if each.most < 1:
                 raise BadRequest(f"max_tokens is {each.most}, not 1 or more")
             if len(each.ids) + len(self._after) + each.most > self._longest:
@@ -182,7 +183,8 @@ class Policy:
         self.tokens += sum(len(each.tokens) for each in made)
         texts = self._codec.text([each.tokens for each in made])
         return [
-            (_choice(text, each, of.stops), len(each.tokens)) for text, each, of in zip(texts, made, asked, strict=True)
+            (_choice(text, completion, prompt.stops), len(completion.tokens))
+            for text, completion, prompt in zip(texts, made, prompts, strict=True)
         ]
 
     def _scored(self, prompts: Sequence[Sequence[int]], lengths: Sequence[int]) -> ProgramAnswer:
@@ -213,10 +215,9 @@ class Policy:
 
 
 def _choice(text: str, made: Generated, stops: Sequence[str]) -> AnswerChoice:
-    cut = min((place for stop in stops if stop and (place := text.find(stop)) >= 0), default=None)
-    finish = "stop" if cut is not None or made.finished else "length"
-    kept = text if cut is None else text[:cut]
-    return AnswerChoice(kept, (kept,), (), "stop" if finish == "stop" else "length")
+    cut = cut_at_stop([text], [stop for stop in stops if stop])
+    kept = text if cut is None else text[: cut[1]]
+    return AnswerChoice(kept, (kept,), (), "length" if cut is None and not made.finished else "stop")
 
 
 def _rows(prompt: Any) -> list[list[int]]:

@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 from models.base.errors import UserError, shortened
+from models.base.other_interpreter import variables_for_other_interpreter
 from models.recipes.suites import HarnessName, SuiteSettings
 from tasks.runner.contents import content_of_files
 
@@ -77,7 +78,7 @@ def read_suite(settings: SuiteSettings, home: Path) -> Suite:
     versions = installed(interpreter, PACKAGES[settings.harness])
     package = PACKAGES[settings.harness][0]
     if package not in versions:
-        raise UserError(f"{_key(settings)}: {shortened(interpreter)} has no {package}; install {LOCK} there")
+        raise UserError(f"{settings.key}: {shortened(interpreter)} has no {package}; install {LOCK} there")
     plain = {name: value for name, value in settings.model_dump(mode="json").items() if name not in NOT_HASHED}
     files = {name: content_of_files(file) for name, file in _files(settings)}
     text = json.dumps([plain, dict(versions), files], sort_keys=True)
@@ -97,7 +98,7 @@ def interpreter_of(settings: SuiteSettings, home: Path) -> str:
     if path is None:
         whose = "python" if settings.python else variable if os.environ.get(variable) else "python"
         raise UserError(
-            f"{_key(settings)}.{whose}: {shortened(named)}: no such interpreter; make the environment from {LOCK} "
+            f"{settings.key}.{whose}: {shortened(named)}: no such interpreter; make the environment from {LOCK} "
             "(docs/harness.md), or name the interpreter that has the harness"
         )
     return path
@@ -110,7 +111,6 @@ def installed(interpreter: str, packages: Sequence[str]) -> Mapping[str, str]:
     Raises:
         UserError: the interpreter cannot be started.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     try:
         listing = subprocess.run(
             [interpreter, "-c", _LIST, *packages],
@@ -118,7 +118,7 @@ def installed(interpreter: str, packages: Sequence[str]) -> Mapping[str, str]:
             text=True,
             timeout=TO_START,
             check=True,
-            env=kept,
+            env=variables_for_other_interpreter(),
         )
         return dict(json.loads(listing.stdout))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -131,7 +131,7 @@ def _files(settings: SuiteSettings) -> Iterator[tuple[str, Path]]:
         for number, task in enumerate(settings.tasks):
             file = Path(task.partition("@")[0]).expanduser()
             if not file.is_file():
-                raise UserError(f"{_key(settings)}.tasks: {shortened(file)}: no such file")
+                raise UserError(f"{settings.key}.tasks: {shortened(file)}: no such file")
             for other in sorted(file.parent.iterdir()):
                 if other.suffix in READ_NEXT_TO_TASKS and other.is_file():
                     yield f"task {number}: {other.name}", other
@@ -140,7 +140,7 @@ def _files(settings: SuiteSettings) -> Iterator[tuple[str, Path]]:
         return
     folder = Path(settings.include_path).expanduser()
     if not folder.is_dir():
-        raise UserError(f"{_key(settings)}.include_path: {shortened(folder)}: no such folder")
+        raise UserError(f"{settings.key}.include_path: {shortened(folder)}: no such folder")
     yield "tasks", folder
     for file in sorted(folder.rglob("*.y*ml")):
         for path in _data_files(file):
@@ -188,7 +188,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for entry in value:
             yield from _texts(entry)
-
-
-def _key(settings: SuiteSettings) -> str:
-    return f"evaluation.suites: {settings.title}"

@@ -28,7 +28,7 @@ def answering(answer: Callable[[str, Any], tuple[int, object]]) -> Iterator[str]
         def log_message(self, *given: str) -> None:
             pass
 
-    with _listening(Handler) as address:
+    with listening(Handler) as address:
         yield f"{address}/v1"
 
 
@@ -75,7 +75,7 @@ def sending(reply: Callable[[str], bytes], *, stalls: bool = False) -> Iterator[
         def log_message(self, *given: str) -> None:
             pass
 
-    with _listening(Handler) as address:
+    with listening(Handler) as address:
         try:
             yield address
         finally:
@@ -83,7 +83,8 @@ def sending(reply: Callable[[str], bytes], *, stalls: bool = False) -> Iterator[
 
 
 @contextmanager
-def _listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run a server with these handlers on loopback, and yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -8,8 +8,9 @@ import subprocess
 import time
 from functools import cache
 
-from models.base.errors import UserError, shortened
+from models.base.errors import UserError, last_line, shortened
 from models.base.http_answers import answer_here
+from models.sandbox.engines import ENGINES
 
 PORT = 8000
 """Port of the server inside of its container, as in all images of OpenEnv."""
@@ -28,7 +29,7 @@ def address_of(image: str, setting: str) -> str:
     Raises:
         UserError: neither docker nor podman is installed, the container cannot be started, or does not answer.
     """
-    program = next((path for name in ("docker", "podman") if (path := shutil.which(name)) is not None), None)
+    program = next((path for name in ENGINES if (path := shutil.which(name)) is not None), None)
     if program is None:
         raise UserError(
             f"{setting}: {shortened(image)} needs docker or podman, and neither is installed; start the server without "
@@ -36,7 +37,7 @@ def address_of(image: str, setting: str) -> str:
         )
     started = _run(program, "run", "--detach", "--rm", "--publish", f"127.0.0.1::{PORT}", image)
     if started.returncode:
-        raise UserError(f"{setting}: {shortened(image)} cannot be started ({_last_line(started)})")
+        raise UserError(f"{setting}: {shortened(image)} cannot be started ({_last_output(started)})")
     container = started.stdout.strip()
     atexit.register(_run, program, "rm", "--force", container)
     published = _run(program, "port", container, str(PORT)).stdout.strip().splitlines()
@@ -46,7 +47,7 @@ def address_of(image: str, setting: str) -> str:
         if not address or time.monotonic() > limit or _run(program, "port", container).returncode:
             logs = _run(program, "logs", "--tail", "1", container)
             _run(program, "rm", "--force", container)
-            raise UserError(f"{setting}: the server of {shortened(image)} does not answer ({_last_line(logs)})")
+            raise UserError(f"{setting}: the server of {shortened(image)} does not answer ({_last_output(logs)})")
         time.sleep(0.2)
     return address
 
@@ -55,6 +56,5 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
 
 
-def _last_line(result: subprocess.CompletedProcess[str]) -> str:
-    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
-    return shortened(lines[-1], 200) if lines else "it printed nothing"
+def _last_output(result: subprocess.CompletedProcess[str]) -> str:
+    return last_line(result.stderr) or last_line(result.stdout) or "it printed nothing"

@@ -28,8 +28,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from models.base.errors import UserError, shortened
+from models.agents.gateway.runners import end_of
+from models.base.errors import UserError, last_line, shortened
 from models.base.http_answers import loopback_direct
+from models.base.other_interpreter import variables_for_other_interpreter
 
 _LOG = logging.getLogger("rewardflow.episodes")
 PROGRAM = Path(__file__).with_name("verifiers_program.py")
@@ -39,7 +41,6 @@ TO_STOP = 5.0
 """Seconds after which a process that does not give up an episode is ended."""
 RESTARTS = 20
 """How often a process starts a lost one again."""
-_LONGEST = 65_536
 
 Answer = Mapping[str, Any]
 
@@ -176,12 +177,14 @@ class Host:
 
     def _start(self) -> _Process:
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        kept |= {**loopback_direct(os.environ), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        variables = variables_for_other_interpreter() | {
+            **loopback_direct(os.environ),
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        }
         try:
             popen = subprocess.Popen(
                 [self._hosted.python, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                start_new_session=True, env=kept,
+                start_new_session=True, env=variables,
             )  # fmt: skip
         except OSError as error:
             reason = shortened(error.strerror or str(error), 100)
@@ -239,8 +242,9 @@ class Host:
                 error = answer.get("error")
                 done(answer if error is None else Refusal(shortened(str(error), 300)))
         status = process.popen.wait()
+        reason = last_line(end_of(process.errors)) or "it printed no error"
         with self._lock:
-            process.lost = process.lost or f"it ended with status {status}: {_last_line(process.errors)}"
+            process.lost = process.lost or f"it ended with status {status}: {reason}"
         self._fail(process)
 
     def _fail(self, process: _Process) -> None:
@@ -256,12 +260,6 @@ def _end(process: _Process, reason: str) -> None:
         os.killpg(process.popen.pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-
-
-def _last_line(file: Any) -> str:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST))
-    lines = file.read().decode("utf-8", "replace").strip().splitlines()
-    return shortened(lines[-1], 200) if lines else "it printed no error"
 
 
 @cache

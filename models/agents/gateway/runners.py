@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from models.agents.gateway.answers import MODEL
-from models.base.errors import shortened
+from models.base.errors import last_line, shortened
 from models.base.finite import finite_of_json
 from models.base.http_answers import loopback_direct
 from models.base.user_code.contain import leaving
@@ -126,16 +126,17 @@ class ProgramProcess:
 
     def _result(self) -> Any:
         if self._process.returncode:
-            last = _end_of(self._errors).strip().splitlines()[-1:] or ["it printed no error"]
-            return ProgramFailed(f"it ended with status {self._process.returncode}: {shortened(last[0], 200)}")
-        lines = _end_of(self._output).strip().splitlines()
+            last = last_line(end_of(self._errors)) or "it printed no error"
+            return ProgramFailed(f"it ended with status {self._process.returncode}: {last}")
+        lines = end_of(self._output).strip().splitlines()
         try:
             return json.loads(lines[-1]) if lines else ProgramFailed("it printed no result")
         except (ValueError, RecursionError):
             return ProgramFailed(f"the last line that it printed is not JSON: {shortened(lines[-1], 200)}")
 
 
-def _end_of(file: Any) -> str:
+def end_of(file: Any) -> str:
+    """Return the end of a binary file, at most `LONGEST_LINE` bytes, as text."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - LONGEST_LINE))
     return str(file.read().decode("utf-8", "replace"))
