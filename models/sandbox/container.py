@@ -200,18 +200,20 @@ class _Streams:
 
     def recv(self, most: int, /) -> bytes:
         """Return at most so many bytes of the output; none at its end."""
-        self._wait([self.reads], [])
+        self._wait(self.reads, select.POLLIN)
         return os.read(self.reads, most)
 
     def send(self, data: bytes) -> None:
         """Write to the input."""
         os.set_blocking(self.writes, False)
         while data:
-            self._wait([], [self.writes])
+            self._wait(self.writes, select.POLLOUT)
             data = data[os.write(self.writes, data) :]
 
-    def _wait(self, reads: list[int], writes: list[int]) -> None:
-        if not any(select.select(reads, writes, [], max(0.0, self.deadline - time.monotonic()))[:2]):
+    def _wait(self, file: int, event: int) -> None:
+        poll = select.poll()  # `select` refuses the files of a process that has over 1,024 open
+        poll.register(file, event)
+        if not poll.poll(1000 * max(0.0, self.deadline - time.monotonic())):
             raise TimeoutError
 
 

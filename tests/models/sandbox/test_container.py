@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -174,6 +175,22 @@ def test_a_worker_whose_container_ended_is_replaced(containers: Path) -> None:
         server.process.wait(10)
     assert sandbox.script("print(2)").output == "2\n"
     sandbox.close()
+
+
+def test_a_process_with_more_than_1024_open_files_starts_containers(containers: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("this machine allows fewer than 1,200 open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1030)]
+    try:
+        sandbox = ContainerSandbox(CONTAINED)
+        assert sandbox.script("print(6 * 7)").output == "42\n"
+        sandbox.close()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_commands_run_in_a_standin_engine(containers: Path) -> None:
