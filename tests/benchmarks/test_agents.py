@@ -17,7 +17,7 @@ def trained(start: float, end: float, failed: str = "") -> LeagueResult:
     return LeagueResult("calculator", 0, 512, 512, 8, 0.0003, curve, failed=failed, seconds=5.0)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_who_trains_on_data_of_an_environment_takes_part_as_its_recipe_stands() -> None:
     assert "calculator" in entrants() and "grpo" not in entrants()
     ours, own = as_trained("calculator", 1), load_recipe("calculator")
@@ -32,12 +32,12 @@ def test_the_page_has_a_line_a_recipe_and_says_what_failed_or_is_missing() -> No
     assert page(["calculator"], []).endswith("Not trained yet: calculator.\n")
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_page_of_the_guide_is_made_from_the_results_that_are_committed() -> None:
     assert PAGE.read_text() == page(entrants(), read_all(RESULTS))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_every_agents_recipe_that_does_not_end_above_its_start_says_why() -> None:
     held = [result for result in read_all(RESULTS) if result.curve]
     behind = []

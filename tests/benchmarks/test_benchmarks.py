@@ -61,7 +61,7 @@ def test_the_machine_is_described() -> None:
     json.dumps(facts)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_two_sides_take_turns_and_never_run_at_once() -> None:
     order: list[str] = []
 

@@ -78,7 +78,7 @@ def settings(arm):
     return {key: value for key, value in flat.items() if not key.startswith(("name", "source."))}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("arm", "other", "claimed"),
     [
@@ -151,7 +151,7 @@ def test_the_guide_tells_the_verdicts_of_the_findings():
     assert guide_rows(read_findings(RESULT)) in guide, "run: python -m benchmarks.claims --guide"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_toy_of_the_trials_can_be_made(tmp_path):
     toy = make_toy(tmp_path)
     splits = available(toy.data)["problems"]

@@ -8,7 +8,7 @@ from benchmarks.speed.commands import STEPS, fill
 from tasks.tracking import store, summaries
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_filled_store_holds_whole_runs_of_which_the_newest_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def test_heavy_tailed_completions_have_the_lengths_of_the_shape() -> None:
     assert [len(ids) for _, ids in shape.pairs(512)] == list(shape.lengths)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_every_line_of_an_update_runs_tiny(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, rows = measured(tmp_path, "--only", "0.6B-4k", "1.7B-tail", "determinism")
     printed = capsys.readouterr().out
@@ -82,7 +82,7 @@ def test_every_line_of_an_update_runs_tiny(tmp_path: Path, capsys: pytest.Captur
     assert rows["tiny, rows of 64: the same bits twice in deterministic mode, after 2 updates"].met
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_what_has_no_time_left_says_so(tmp_path: Path) -> None:
     code, rows = measured(tmp_path, "--minutes", "0")
     assert code == 1
@@ -163,7 +163,7 @@ def test_the_formula_of_published_figures_gives_the_published_share(kind: gpu_pu
     assert UNBROKEN.tokens == kind.figure.tokens
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_work_of_published_figures_runs_tiny_and_is_compared_with_nothing(kind: gpu_published.Kind) -> None:
     step, share, *_ = rows = gpu.steps(tiny=True)[f"published-{kind.name}"](ENDLESS, 1e12)

@@ -49,7 +49,7 @@ def test_all_is_well_only_where_every_step_passed(tmp_path: Path) -> None:
     assert summary(tmp_path)["steps"][0]["line"] == "it printed nothing"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_step_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_checks, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(gpu_checks, "GRACE_SECONDS", 0.1)

@@ -67,14 +67,14 @@ def test_the_estimate_is_the_recipes_own_seconds_scaled_to_the_budget_over_the_w
     assert estimate(jobs, [result()], 2) == pytest.approx((100 + 100) / 2)  # rloo has no result: the median
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_every_recipe_that_trains_a_policy_on_the_task_takes_part():
     names = entrants()
     assert {"arithmetic", "grpo", "topr", "prime", "xpo", "dpo", "a_lol", "nash_md"} <= set(names)
     assert not {"hh", "gsm8k"} & set(names) and len(names) == len(set(names)) >= 55
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_every_entrant_fits_the_budget_and_has_a_reward_without_a_reward_model():
     for name in entrants():
         recipe = league_recipe(name, 7680, 2)
@@ -125,7 +125,7 @@ def test_the_page_says_of_what_does_not_end_above_its_start_why_as_the_recipe_ha
     assert "- dpo (not apart): no reason is given." in why and "xpo" not in why
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_every_recipe_that_does_not_end_above_its_start_says_why_and_no_other_does():
     names, results = entrants(), read_all(league.RESULTS)
     held = {name: [result for result in results if result.recipe == name and result.curve] for name in names}

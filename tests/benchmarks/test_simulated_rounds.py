@@ -39,7 +39,7 @@ def test_the_older_tokens_may_be_the_less_of_a_long_tail_is_dropped_and_no_round
     assert all(PLANT.learn * 0.999 <= run.seconds < in_step.seconds / 2 for run in made.values())
 
 
-@pytest.mark.rotating(of=5)
+@pytest.mark.rotating(of=8)
 @pytest.mark.parametrize("age", [2, 4, 8])
 def test_waiting_drops_nothing_and_trains_on_what_is_written(age: int) -> None:
     in_step = simulate(PLANT, LONG, 0, 120, drops=False)

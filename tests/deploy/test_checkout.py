@@ -114,7 +114,7 @@ def test_what_cannot_be_merged_is_refused_and_left_as_it_was(image: Path, tmp_pa
     assert git(work, "status", "--porcelain") == ""
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_bucket_becomes_dvcs_remote_in_no_file_of_the_commit(image: Path, tmp_path: Path) -> None:
     commit(image, {".dvc/config": "[core]\n    remote = local\n", ".dvc/.gitignore": "/config.local\n"})
     work = tmp_path / "checkout"

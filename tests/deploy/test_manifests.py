@@ -108,7 +108,7 @@ def slip_name(slip: str, path: str, value: object) -> str:
     return f"{slip} {path} {'gone' if value is GONE else value}"[:70]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(("slip", "path", "value", "says"), SLIPS, ids=[slip_name(*slip[:3]) for slip in SLIPS])
 def test_a_slip_is_noticed(objects: list[Object], slip: str, path: str, value: Any, says: str) -> None:
     changed = copy.deepcopy(objects)

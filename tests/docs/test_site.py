@@ -202,7 +202,7 @@ def test_every_command_recipe_key_and_part_is_two_clicks_from_the_first_page(sit
     assert set(recipe_type().model_fields) <= set(re.findall(r"<code>(\w+)</code>", recipes.read_text()))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @needs_mkdocs
 def test_a_script_that_does_not_exist_is_one_clear_line(tmp_path: Path) -> None:
     done = build(tmp_path / "built", MERMAID_JS=str(tmp_path / "absent.js"))

@@ -40,7 +40,7 @@ except SystemExit as end:
 """
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("arguments", "says", "status"),
     [
@@ -74,7 +74,7 @@ def test_an_answer_that_needs_no_large_package_loads_none(
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_recipe_is_checked_without_what_only_training_needs() -> None:
     wanted = ("transformers", "sklearn", "scipy", "torch._dynamo", "pandas")
     code = (
@@ -84,7 +84,7 @@ def test_a_recipe_is_checked_without_what_only_training_needs() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "[]\n"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("limit", ["-1", "0", "x"])
 def test_a_limit_that_is_no_number_of_runs_is_wrong_usage(limit: str, tmp_path: Path) -> None:
     asked = rewardflow(ROOT, "runs", "--limit", limit, REWARDFLOW_HOME=str(tmp_path))
@@ -111,7 +111,7 @@ def tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
     return code if isinstance(code, int) else 0, said.out, said.err
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_runs_and_models_of_every_recipe_are_listed_and_shown_by_what_is_typed_of_them(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

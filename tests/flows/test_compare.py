@@ -86,7 +86,7 @@ def test_each_training_is_a_child_run_with_its_recipe_and_no_policy_is_registere
         assert left == {f"recipe/{method}.yaml", "recipe/overrides.txt"}
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=8)
 def test_what_is_wrong_is_one_line_before_anything_starts(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

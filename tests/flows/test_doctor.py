@@ -61,7 +61,7 @@ def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: 
     assert not finding(diagnose(ROOT, tmp_path), "Tracking store").ok
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_layers_of_the_sandbox_are_those_that_its_fork_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
     look = finding(diagnose(ROOT), "Sandbox")
     assert look.ok == available_layers().layers.enough and available_layers().layers.line in look.detail

@@ -48,7 +48,7 @@ def test_the_smoke_of_a_recipe_goes_through(name: str, smokes: Smokes, request: 
         assert "collapsed" in ended.said, "a smoke always changes the weights"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_recipes_that_read_files_are_those_without_built_in_data() -> None:
     for name in set(RECIPES) - set(DATA):
         assert load_recipe(name).data.built_in

@@ -33,7 +33,7 @@ def named(servers: Pair, monkeypatch: pytest.MonkeyPatch) -> Pair:
     return servers
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 def test_the_prefect_page_asks_the_port_that_its_server_listens_on(servers: Pair) -> None:
     assert ask(f"{servers.prefect}/ui-settings")["api_url"] == f"{servers.prefect}/api"

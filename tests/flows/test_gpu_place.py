@@ -30,7 +30,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "policy"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(servers: Pair, base: Path) -> None:
     from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -66,7 +66,7 @@ with gpu_slot():
 """
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 def test_the_slot_of_a_killed_process_is_given_back_by_who_comes_next(servers: Pair, tmp_path: Path) -> None:
     """The slot of a live process is kept, and a half-written file of a killed process does not prevent the release."""

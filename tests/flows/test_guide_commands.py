@@ -214,7 +214,7 @@ def wrong(commands: Iterable[Line]) -> list[str]:
     return said
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_of_a_page_is_one_that_its_program_takes(page: Path) -> None:
     assert "\n".join(wrong([*lines(page), *spans(page)])) == ""

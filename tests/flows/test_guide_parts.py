@@ -25,6 +25,7 @@ print(*verifier.right([*attempts, Attempt(problem, texts[0], False), *unreadable
 """
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("page", "begins", "package", "script", "expected"),
     [

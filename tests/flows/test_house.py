@@ -47,6 +47,7 @@ def test_the_folder_mlflow_holds_no_python() -> None:
     assert [path for path in tracked() if path.parts[0] == "mlflow" and path.suffix in (".py", ".pyi", ".so")] == []
 
 
+@pytest.mark.rotating(of=6)
 def test_the_wheel_has_all_packages_the_project_files_and_nothing_else(copy: Path, tmp_path: Path) -> None:
     for stray in ("mlflow", "data", "tests"):  # even if these folders are packages
         (copy / stray).mkdir(exist_ok=True)

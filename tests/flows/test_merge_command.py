@@ -60,7 +60,7 @@ def test_two_versions_become_a_judged_candidate_that_names_its_parents_and_canno
     assert "A policy that Rewardflow merged from others." in (card / "README.md").read_text()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

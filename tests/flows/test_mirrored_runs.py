@@ -41,7 +41,7 @@ def test_the_option_with_a_wrong_name_is_one_line_before_anything_starts(
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_doctor_names_the_mirrors_their_versions_and_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

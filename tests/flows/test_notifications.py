@@ -85,7 +85,7 @@ def test_a_schedule_sends_what_waits(tmp_path: Path, listener: Listener) -> None
     assert len(listener.heard) == 2 and len(set(listener.ids)) == 1
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_messages_are_listed_and_sent_from_the_command_line(
     project: Project, tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ sys.addaudithook(seen)
 """
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "module", ["train", "compare", "refresh_data", "evaluate_champion", "runtime.console", "schedule.schedule"]
 )

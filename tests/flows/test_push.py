@@ -58,7 +58,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
         yield made
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_version_is_exported_as_one_gguf_file_with_card_and_licence(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +101,7 @@ def test_without_yes_the_files_and_the_target_are_listed_and_nothing_is_sent(
     assert not list(home.glob("pushing-*"))
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("form", ["safetensors", "gguf"])
 def test_with_yes_every_byte_arrives_in_one_commit_and_the_version_records_it(
     form: str, home: Path, hub: SmallHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -127,7 +128,7 @@ def assert_nowhere(home: Path) -> None:
         assert not file.is_file() or TOKEN.encode() not in file.read_bytes(), file
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_private_push_to_a_public_repository_is_refused_before_anything_is_sent(home: Path, hub: SmallHub) -> None:
     hub.repositories[REPOSITORY] = {"id": REPOSITORY, "private": False, "sha": "0" * 40}
     with pytest.raises(UserError, match="team/arithmetic is public; choose another repository"):
@@ -137,7 +138,7 @@ def test_a_private_push_to_a_public_repository_is_refused_before_anything_is_sen
     assert "POST /api/repos/create" not in hub.requests and hub.files
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_refusal_of_the_hub_is_one_line_without_the_token(home: Path, hub: SmallHub) -> None:
     hub.refuses = 403
     with pytest.raises(UserError) as error:
@@ -148,14 +149,14 @@ def test_a_refusal_of_the_hub_is_one_line_without_the_token(home: Path, hub: Sma
     assert hub.files == {} and tags.PUSHED not in registry.facts_of(registry.version_info("e-policy", 1))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("repository", ["arithmetic", "a/b/c", "team/..", "team/a b", ""])
 def test_an_id_of_another_form_is_refused(repository: str, home: Path) -> None:
     with pytest.raises(UserError, match="is not the id of a repository on the hub, which is OWNER/NAME"):
         push("1", repository)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_without_a_token_a_network_or_permission_to_use_it_the_line_names_the_remedy(
     home: Path, hub: SmallHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,7 @@ def tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
     return int(ended.value.code or 0), said.out, said.err
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_what_only_looks_works_and_everything_else_is_one_line(
     read_only: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,7 +76,7 @@ def test_what_only_looks_works_and_everything_else_is_one_line(
     assert sorted(home.rglob("*")) == before
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_state_folder_that_cannot_even_be_named_is_one_line(tmp_path: Path) -> None:
     home = tmp_path / ("x" * 300)
     ended = subprocess.run(

@@ -36,7 +36,7 @@ def runs_there(home: Path) -> int:
     return len(client.search_runs(experiments, max_results=1000))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 def test_where_the_work_tree_differs_it_is_refused_in_one_line_and_nothing_is_made(
     project: Project, first: Ran, configured: None

@@ -106,7 +106,7 @@ def test_the_yaml_is_what_is_served(servers: Pair, served: Served) -> None:
     assert weekly["global_concurrency_limit"] is None
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 def test_prefects_server_writes_down_the_runs_that_come_due(servers: Pair) -> None:
     """The server schedules runs by itself. If its packages are incompatible, the only sign of failure is in its log."""
@@ -163,7 +163,7 @@ def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(s
     assert set(running_servers(servers.home)) == {"mlflow", "prefect"}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_prefect_is_not_imported_before_the_servers_address_is_known() -> None:
     """Prefect reads its settings once, at import. If imported earlier, it would start a second, temporary server."""
     code = "import sys, flows.schedule.schedule, flows.cli.schedule; sys.exit('prefect' in sys.modules)"

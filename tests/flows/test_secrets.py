@@ -60,7 +60,7 @@ def test_every_test_that_the_page_on_security_names_is_there() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(of=5)
+@pytest.mark.rotating(of=8)
 @pytest.mark.parametrize(
     ("variable", "arguments"),
     [

@@ -199,7 +199,7 @@ def test_a_rollback_without_a_champion_is_one_line(
 # ---------------------------------------- the next runs
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_with_nothing_changed_every_step_is_reused_and_nothing_is_trained(again: Unchanged) -> None:
     assert again.ran.table == dict.fromkeys(STEPS, "reused")
     ignored = ("data", "promote")  # never cached: DVC and the registry decide whether anything is new

@@ -64,7 +64,7 @@ def test_one_run_at_a_time_holds_a_folder_and_its_end_frees_it(tmp_path: Path) -
     assert not list((tmp_path / QUEUE).iterdir())
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_runs_have_their_turn_in_the_order_in_which_they_came_and_the_dead_are_passed_over(tmp_path: Path) -> None:
     with started(tmp_path, "1") as first:
         assert line_of(first) == "begun"

@@ -117,7 +117,7 @@ def test_the_schema_is_printed_or_written(
     assert json.loads(file.read_text()) == json.loads(out)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("words", "completions"),
     [

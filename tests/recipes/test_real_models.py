@@ -24,7 +24,7 @@ def test_both_sizes_have_grpo_whole_and_with_adapters_dpo_and_a_reward_model() -
     assert [file.stem for file in QWEN] == [f"qwen3_{size}_{kind}" for size in ("06b", "17b") for kind in kinds]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_a_recipe_for_a_real_model_says_where_its_settings_are_from_and_fits_80_gib(
     file: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from models.base.errors import UserError
 from tasks.data.add_data import add
 from tasks.data.versions import current
 
-pytestmark = pytest.mark.rotating(of=5)
+pytestmark = pytest.mark.rotating(of=8)
 
 SILENT = lambda line: None  # noqa: E731
 

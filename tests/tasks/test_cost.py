@@ -31,7 +31,7 @@ def result(cost: Cost, *, reused: bool) -> StepResult:
     )
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_processor_time_of_this_process_and_of_what_it_started_is_counted_once_ended_or_not() -> None:
     meter = CostMeter()
     subprocess.run([sys.executable, "-c", BUSY], check=True)

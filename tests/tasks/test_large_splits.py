@@ -219,7 +219,7 @@ def lying_problems(folder: Path) -> Problems:
     return Problems(ProblemRows(table, "id", CODEC.rows_of_prompts(table.column("prompt")), {}), np.arange(len(table)))
 
 
-@pytest.mark.rotating(of=5)
+@pytest.mark.rotating(of=8)
 @pytest.mark.parametrize("curriculum", [*({"order": order} for order in ORDERS), {"high": 0.9, "tried": 5}], ids=str)
 def test_a_training_on_prompts_that_are_read_when_drawn_ends_with_the_same_weights_also_after_a_kill(
     tmp_path: Path, curriculum: dict[str, object]

@@ -41,7 +41,7 @@ def test_variables_that_choose_arithmetic_are_kept_and_no_others(
     assert {key[1:] for key in facts if key.startswith("$")} <= set(machine.MATTERS)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_another_instruction_set_is_another_machine(tmp_path: Path) -> None:
     code = f"from tasks.host.machine import machine; from pathlib import Path; m = machine(Path({str(tmp_path)!r}))\n"
     code += "print(m['cpu instructions'], m['threads'])"

@@ -188,7 +188,7 @@ def test_checkpoints_of_stopped_runs_that_no_recipe_resumes_from_stay_for_the_re
     assert not stopped.exists()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_outputs_whose_run_the_store_in_use_does_not_know_stay(
     factory: Factory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

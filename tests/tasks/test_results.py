@@ -166,7 +166,7 @@ def test_a_result_copied_to_another_key_is_not_taken(tmp_path: Path, parent: str
     assert earlier_result(context(tmp_path, "one", "l" * 64)) is None
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_result_whose_run_or_model_the_store_in_use_does_not_know_is_not_taken(
     tmp_path: Path, parent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

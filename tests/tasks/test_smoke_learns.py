@@ -24,7 +24,7 @@ from tests.support.tiny_models import tiny_policy
 from tests.support.tiny_resources import make_resources
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", ["gsm8k", "expo_dpo", "ppo", "raft", "gepo", "oreal", "pacs", "inpo"])
 def test_a_smoke_run_takes_a_step_though_no_answer_is_right(name, tmp_path):
     recipe = load_recipe(name, [*smoke_overrides(load_recipe(name, OVERRIDES)), *OVERRIDES])

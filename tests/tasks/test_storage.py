@@ -93,7 +93,7 @@ def test_no_credentials_are_said(s3_endpoint, monkeypatch, tmp_path):  # noqa: F
     assert "no credentials" in refused(lambda: upload_folder(tmp_path, f"s3://{BUCKET}", s3_endpoint))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_server_that_is_away_is_tried_again_and_then_said(s3_endpoint, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("tasks.state.storage.ATTEMPTS", 2)
     (tmp_path / "a").touch()

@@ -98,7 +98,7 @@ def test_an_early_look_can_show_what_a_late_look_cannot(tmp_path: Path, run: Run
     assert status == 3 and "take problems that this ledger has not counted looks at" in out
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

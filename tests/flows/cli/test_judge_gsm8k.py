@@ -35,7 +35,7 @@ def answers(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(("champion", "candidate", "status", "difference"), PAIRS)
 def test_each_pair_has_its_verdict_and_the_verifier_agrees_with_the_labels(
     champion: str,

@@ -39,6 +39,7 @@ def test_a_server_that_breaks_off_once_is_heard_the_second_time(name: str) -> No
         assert ask(address) == {"whole": 1}
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", HALF_REFUSALS)
 def test_a_refusal_whose_text_breaks_off_is_a_refusal_of_its_status(name: str) -> None:
     with (

@@ -30,7 +30,7 @@ def spin_at_torch(entry: str, **settings: str) -> str:
     return done.stdout.split("spin ")[1].strip()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_spin_is_short_before_torch_is_loaded(entry: str) -> None:
     assert spin_at_torch(entry) == "2000"

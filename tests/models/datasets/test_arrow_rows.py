@@ -51,6 +51,7 @@ def test_a_column_that_nobody_reads_may_hold_what_python_cannot(name: str, tmp_p
     assert [row["answer"] for row in rows] == [str(number + 1) for number in range(COUNT)]
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("name", "alone"), [*((name, 1000) for name in UNREADABLE), ("bytes that are no text", 0)]
 )  # 0: other processes read the rows

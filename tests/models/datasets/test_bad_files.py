@@ -162,6 +162,7 @@ BAD = {
 }
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("rows", [1, 100], ids=["row by row", "at once"])
 @pytest.mark.parametrize(("name", "content", "says"), BAD.values(), ids=BAD)
 def test_a_bad_file_is_one_line_with_its_place(

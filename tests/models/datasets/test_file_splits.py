@@ -202,6 +202,7 @@ def test_a_column_that_contradicts_the_files_name_is_refused_by_row(tmp_path: Pa
         prepared(tmp_path, tmp_path / "hub", columns={"split": "part"})
 
 
+@pytest.mark.rotating(of=6)
 def test_a_validation_reports_the_splits_and_what_was_dropped(tmp_path: Path) -> None:
     written(tmp_path / "hub/train.jsonl", [*rows_of("learn"), {"prompt": "JUDGE  1 ?", "answer": "1"}])
     written(tmp_path / "hub/dev.jsonl", rows_of("look"))

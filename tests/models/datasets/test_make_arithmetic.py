@@ -39,6 +39,7 @@ def small(settings: ArithmeticSettings, **changes: Any) -> ArithmeticSettings:
     return ArithmeticSettings.model_validate(values)
 
 
+@pytest.mark.rotating(of=6)
 def test_the_counts_are_those_of_the_settings(settings: ArithmeticSettings, made: Made) -> None:
     for split in SPLITS:
         assert len(made["problems"][split]) == sum(getattr(settings.problems, split))
@@ -62,6 +63,7 @@ def test_the_gate_has_problems_alone(made: Made) -> None:
     assert {kind: len(made[kind]["gate"]) for kind in made} == {"problems": 460, "demonstrations": 0, "preferences": 0}
 
 
+@pytest.mark.rotating(of=6)
 def test_another_gate_seed_makes_the_gate_anew_from_what_no_other_split_may_use(
     settings: ArithmeticSettings, made: Made
 ) -> None:

@@ -101,7 +101,7 @@ def by_definition(settings: DataSettings) -> tuple[dict[tuple[Kind, Split], list
 
 @pytest.mark.parametrize("format", ["problems", "preferences"])
 @pytest.mark.parametrize("named", [True, False], ids=["splits named", "splits by hash"])
-@pytest.mark.rotating(of=5)
+@pytest.mark.rotating(of=8)
 def test_what_is_prepared_is_what_the_definition_says(tmp_path: Path, format: Any, named: bool) -> None:
     for seed in range(6):
         train = written(tmp_path / "train.jsonl", some_rows(format, 120, seed))
@@ -245,7 +245,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
-@pytest.mark.rotating(of=5)
+@pytest.mark.rotating(of=8)
 def test_side_by_side_results_come_in_order_and_the_first_error_is_the_first_items() -> None:
     assert list(shards.in_order(double, range(7))) == [0, 2, 4, 6, 8, 10, 12]
     made = shards.in_order(double, [0, 1, 2, 7, 3, 7])

@@ -84,6 +84,7 @@ def test_control_data_without_system_messages_have_the_columns_that_they_had(tmp
     assert open_rows(data, "problems", "train").systems() is None
 
 
+@pytest.mark.rotating(of=6)
 def test_preferences_and_clean_rows_keep_it(tmp_path: Path) -> None:
     pair = {"chosen": [*ASKED, *ANSWER], "rejected": [*ASKED, {"role": "assistant", "content": "8"}]}
     data = prepared(tmp_path, [pair], "preferences")

@@ -63,7 +63,7 @@ def by_definition(logits: Tensor, sampling: Sampling) -> Tensor:
     return actual
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_log_probs_are_those_of_the_truncated_distribution_to_1e_4(engine: Restarting, shape: dict[str, Any]) -> None:
     sampling = Sampling(max_tokens=8, samples=4, **shape)
@@ -120,7 +120,7 @@ def test_greedy_ignores_top_k_and_top_p(engine: Restarting) -> None:
     assert contents(engine.generate(PROMPTS, greedy, seed=0)) == contents(plain)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("shape", [{"samples": 3}, {"temperature": 0.0}], ids=str)
 def test_completions_are_the_same_where_no_log_probs_are_asked_for(engine: Restarting, shape: dict[str, Any]) -> None:
     with_them = engine.generate(PROMPTS, Sampling(max_tokens=12, **shape), 3)

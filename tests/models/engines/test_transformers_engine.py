@@ -53,7 +53,7 @@ def test_scores_are_the_log_probs_by_definition(engine: TransformersEngine) -> N
         torch.testing.assert_close(torch.tensor(row), exact.float().cpu(), rtol=0, atol=1e-5)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "shape", [{}, {"temperature": 0.7}, {"top_k": 3}, {"top_p": 0.6}, {"temperature": 1.5, "top_k": 5, "top_p": 0.8}]
 )

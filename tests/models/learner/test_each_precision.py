@@ -52,7 +52,7 @@ def error(actual: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
     return math.sqrt(apart / sum(float(value.square().sum()) for value in exact.values()))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("adapted", [False, True], ids=["all weights", "adapter"])
 @pytest.mark.parametrize(
     ("precision", "worst"), [(torch.float32, 1e-4), (torch.bfloat16, 0.2)], ids=["float32", "bfloat16"]

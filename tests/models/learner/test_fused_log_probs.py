@@ -53,7 +53,7 @@ def by_definition(
     return log_softmax.gather(1, targets[:, None]).squeeze(1), entropy
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("elements", [2**21, 7 * 256, 300])
 @pytest.mark.parametrize("softcap", [None, 5.0])
 @pytest.mark.parametrize("with_bias", [False, True])
@@ -138,6 +138,7 @@ def test_a_token_outside_the_nucleus_is_taken_in_and_stays_finite() -> None:
     assert float(log_prob.exp()) == pytest.approx(0.2)
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("distribution", [Distribution(), Distribution(top_p=0.9)])
 def test_no_block_is_larger_than_its_limit(distribution: Distribution, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []

@@ -91,7 +91,7 @@ def test_a_row_by_hand() -> None:
     assert row.layout.before == [0, 2, 4, 4, 2] and row.layout.longest == 6
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", MODELS)
 def test_log_probs_and_every_gradient_are_those_of_plain_reading(name: str) -> None:
     sequences = forest(SEEDS[0], roots=1, depth=5)
@@ -111,7 +111,7 @@ def log_prob(model: Any, sequences: Sequences) -> Tensor:
     return completion_log_probs(model, sequences)[0]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("level", ["token", "pair"])
 def test_losses_of_tokens_and_of_pairs_and_their_gradients_are_exact_in_float64(level: str, seed: int) -> None:
@@ -190,7 +190,7 @@ def size_of(sequences: Sequences, row: Sequence[int]) -> int:
     return len(trie(sequences.take(row)))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("budget", [50, 90, 200])
 def test_a_forest_over_the_budget_is_cut_and_every_sequence_stands_once(seed: int, budget: int) -> None:

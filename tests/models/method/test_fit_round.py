@@ -77,7 +77,7 @@ def test_the_gradient_is_that_of_the_formula_computed_without_any_packing(normal
         torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
 @pytest.mark.parametrize("budget", [8, 20, 33])
 def test_loss_and_gradient_do_not_depend_on_the_token_budget(normalisation: str, budget: int) -> None:
@@ -87,7 +87,7 @@ def test_loss_and_gradient_do_not_depend_on_the_token_budget(normalisation: str,
     assert metrics_of_cut == pytest.approx(metrics, abs=1e-10)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
 @pytest.mark.parametrize("budget", [13, 20, 10**6])
 def test_prompts_that_are_shared_change_neither_loss_nor_gradient(normalisation: Normalisation, budget: int) -> None:

@@ -65,7 +65,7 @@ class AgainAndAgain(Sample):
         return fresh + old
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_killed_run_that_replays_ends_with_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
     start = save_start(tmp_path / "start")
     slots = replace(SLOTS, rollouts=AgainAndAgain(prompts=3, group_size=3, max_tokens=5))

@@ -96,7 +96,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_part_of_an_installed_package_is_used_and_listed_like_one_of_the_project(site: Path) -> None:
     install(
         site, {"polite/__init__.py": "", "polite/word.py": REWARD}, {"rewards.politeness": "polite.word:Politeness"}
@@ -132,7 +132,7 @@ def test_package_version_and_source_are_part_of_a_steps_key(site: Path) -> None:
     assert content_of(part)["installed package"][2] == changed
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(("key", "text", "reason"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_broken_package_is_one_line_for_its_own_part_and_nothing_for_others(
     key: str, text: str, reason: str, site: Path
@@ -160,7 +160,7 @@ def test_only_a_recipe_that_names_a_broken_part_is_refused(site: Path) -> None:
         load_recipe(site / "mine.yaml")
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_schema_without_the_part_of_a_broken_package_is_not_stored(site: Path) -> None:
     install(site, {"polite.py": "import nosuch_module"}, {"rewards.politeness": "polite"})
     assert "slot_rewards" in current_schema(site / "home")["$defs"]
@@ -179,7 +179,7 @@ def test_the_source_of_a_module_is_its_topmost_package(site: Path) -> None:
     assert plugin_of(parts("rewards")["coin"]) is None
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_command_lists_parts_of_packages_and_reports_the_broken_one_last(tmp_path: Path) -> None:
     points = {"rewards.politeness": "polite", "rewards.rudeness": "rude", "tool.lamp": "lamp"}
     install(tmp_path, {"polite.py": REWARD, "rude.py": "1 / 0", "lamp.py": "1 / 0"}, points)

@@ -80,7 +80,7 @@ def load(folder: Path, then: str) -> tuple[list[str], list[str]]:
     return done.stdout.split(), done.stderr.strip().splitlines()[-1:]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_file_that_leaves_when_it_is_imported_is_one_line_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "brevity.py").write_text("import sys\nsys.exit(0)\n")
     out, error = load(tmp_path, "from models.method.registry import parts; parts('rewards'); print('on')")
@@ -91,7 +91,7 @@ def test_a_file_that_leaves_when_it_is_imported_is_one_line_that_names_it(tmp_pa
     )
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_new_file_is_a_part_by_itself(tmp_path: Path) -> None:
     """A separate process adds the folder to the package's path. The part needs no registration."""
     write(tmp_path)
@@ -106,7 +106,7 @@ def test_a_new_file_is_a_part_by_itself(tmp_path: Path) -> None:
 IMPORT = "from models.method.registry import parts; parts('rewards')"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_file_among_the_parts_that_holds_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lengths.py").write_text("def length(text): return len(text)\n")
     assert load(tmp_path, IMPORT)[1] == [

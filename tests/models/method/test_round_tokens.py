@@ -25,7 +25,7 @@ MARKING = [
 ]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("objective", MARKING, ids=lambda objective: objective.name)
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_what_is_marked_does_not_depend_on_how_the_round_is_cut_into_rows(

@@ -298,7 +298,7 @@ def test_what_moves_is_no_commit(base: str) -> None:
         check_hub_id(base)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_hub_id_with_a_commit_is_that_model_for_ever_and_one_without_is_not_pinned(
     base: Path, tmp_path: Path
 ) -> None:

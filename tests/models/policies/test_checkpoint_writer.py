@@ -162,7 +162,7 @@ with CheckpointWriter(Path(sys.argv[1])) as writer:
 """
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_kill_while_it_is_written_leaves_the_checkpoint_before_and_the_next_start_sweeps(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None and child.stdout.readline() == "asked\n"

@@ -251,7 +251,7 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     return [path]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_whatever_stands_at_a_key_is_a_recipe_or_one_line(mine: Path) -> None:
     random = Random(0)
     mine.write_text("rewards: [{name: exact_answer}]\nselect: [{name: drop_flat}]\nevaluation: {ks: [1, 4, 16]}")

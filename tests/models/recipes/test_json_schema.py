@@ -38,7 +38,7 @@ def test_every_recipe_is_valid_as_its_file_is_written(validator: Draft202012Vali
     assert len(RECIPES) > 200 and refused == {}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_recipe_with_every_default_written_out_is_valid(validator: Draft202012Validator) -> None:
     for name in ("arithmetic", "grpo", "dpo"):
         assert [error.message for error in validator.iter_errors(plain(load_recipe(name)))] == []

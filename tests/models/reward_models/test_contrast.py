@@ -153,7 +153,7 @@ def test_states_and_scores_are_those_of_reading_each_by_itself() -> None:
         torch.testing.assert_close(states[place], plain, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_fit_with_it_lowers_the_contrast_of_new_pairs_and_the_goal_tells_good_from_bad() -> None:
     left, held_out = {}, both_answers(toy_pairs(40, seed=3))
     for weight in (0.0, 0.5):

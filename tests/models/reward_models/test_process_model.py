@@ -70,7 +70,7 @@ def test_a_batchs_loss_is_the_mean_over_its_labelled_steps_however_it_is_cut() -
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_it_learns_which_steps_are_good_and_one_seed_gives_one_model() -> None:
     chance = random.Random(0)
     solutions = []

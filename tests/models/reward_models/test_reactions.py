@@ -71,7 +71,7 @@ def test_loss_and_gradient_do_not_depend_on_the_cut(budget: int) -> None:
         torch.testing.assert_close(a.grad, b.grad, atol=1e-8, rtol=1e-6)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_what_is_learned_is_the_chance_of_a_reaction() -> None:
     pairs = [Pair([*prompt], [7, 1], [8, 1]) for prompt in itertools.product(range(10, 16), repeat=3)]
     model, reactions = tiny_reward_model(), ReactionSettings(liked=0.5, mistaken=0.0)

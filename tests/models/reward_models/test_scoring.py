@@ -84,7 +84,7 @@ def test_scores_are_those_of_each_sequence_alone_in_the_order_given(kind: Callab
     torch.testing.assert_close(score_all(model, sequences.take(turned)), expected[turned], **EXACT)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("largest", [0, 25, 512])
 @pytest.mark.parametrize("budget", [1, 40, 16384])
 def test_a_score_does_not_depend_on_the_route_the_cut_or_the_company(

@@ -92,7 +92,7 @@ def test_every_pair_has_its_own_margin_in_the_gradient_whatever_row_it_lies_in(s
     assert torch.allclose(gradients[0], gradients[1], atol=1e-5)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_judges_tell_the_pairs_that_were_turned_round(start: Path) -> None:
     """Answers of 7 are better, and a fifth of the labels is wrong. Exactly the pairs with a wrong label are swapped."""
     generator = torch.Generator().manual_seed(0)

@@ -103,7 +103,7 @@ def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[He
         yield cache(lambda layers: stack.enter_context(held_by(layers, tmp_path_factory.mktemp("outside"))))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("layers, name", CASES)
 def test_an_attack_is_contained(layers: Held, name: str, sandboxes: Callable[[Held], Outside]) -> None:
     outside = sandboxes(layers)

@@ -54,7 +54,7 @@ def compilers() -> Iterator[Sandbox]:
             yield made
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of system calls are those of another machine")
 def test_attacks_of_the_first_profile_win_no_more_here_than_processes_of_their_own(
     compilers: Sandbox, tmp_path: Path
@@ -93,7 +93,7 @@ def test_what_ends_other_processes_ends_those_of_its_own_command_alone(compilers
     assert compilers.command(["echo", "well"], {}).output == "well\n"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_command_without_end_is_late_and_gone() -> None:
     hurried = Sandbox(SandboxSettings(seconds=1, workers=1, processes=8), compilers=True)
     ran = hurried.command(["sh", "-c", f'"{PYTHON}" -S attack.py'], {"attack.py": f"{HARM['ignored signals']}\nf(1)"})

@@ -140,6 +140,7 @@ def test_expected_results_go_to_the_container_of_the_judges_alone(
     assert b"a secret result" in to_judges
 
 
+@pytest.mark.rotating(of=6)
 def test_a_container_of_a_standin_engine_that_stops_answering_is_killed(
     containers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_container_of_a_standin_engine_that_stops_answering_is_killed(
     sandbox.close()
 
 
+@pytest.mark.rotating(of=6)
 def test_a_worker_whose_container_ended_is_replaced(containers: Path) -> None:
     sandbox = ContainerSandbox(CONTAINED)
     for which in ("programs", "judges"):

@@ -143,7 +143,7 @@ def test_a_script_prints_and_its_fault_names_the_line(sandbox: Sandbox) -> None:
     )
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_script_that_prints_without_end_is_cut_and_one_without_end_is_late(sandbox: Sandbox) -> None:
     cut = sandbox.script("while True:\n    print('x' * 100)")
     assert cut.cut and len(cut.output) == 1 << 10
@@ -259,7 +259,7 @@ def test_numbers_of_calls_are_the_kernels(machine: str, file: str) -> None:
     assert {name: said[renamed.get(name, name)] for name in NUMBERS[machine]} == dict(NUMBERS[machine])
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=8)
 def test_every_reference_solution_of_humaneval_passes_and_no_empty_one(shared_data: Path) -> None:
     rows = [json.loads(line) for line in (shared_data / "humaneval.jsonl").read_text().splitlines()]
     sandbox = Sandbox(SandboxSettings(seconds=20, seconds_together=60))

@@ -37,7 +37,7 @@ def simulator() -> None:
         pytest.skip(REASON)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @simulated
 @pytest.mark.parametrize(
     "text, worth",

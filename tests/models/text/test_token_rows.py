@@ -65,7 +65,7 @@ def test_a_file_of_another_number_of_rows_is_not_taken(tmp_path: Path) -> None:
         open_rows(Path(__file__), 5)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_writing_and_reading_take_memory_by_the_rows_and_not_by_their_tokens(tmp_path: Path) -> None:
     """The ids take 160 MB. A process that writes and reads them needs less than 60 MB more than before."""
     code = """

@@ -199,7 +199,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_run_whose_reward_breaks_for_a_round_goes_on_and_one_that_is_killed_in_it_ends_the_same(
     start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -164,7 +164,7 @@ def test_cutting_an_episode_into_several_sequences_changes_no_objectives_gradien
     assert_the_same(gradient(objective_of(name), cut(), 32), gradient(objective_of(name), whole(), 4096))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])
 def test_every_normalisation_counts_episodes_and_not_their_sequences(normalisation: Normalisation) -> None:
     for objective in (Reinforce(), Grpo(kl=0.1)):

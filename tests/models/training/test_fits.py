@@ -85,6 +85,7 @@ def held_together(make: Any, fit_in: Any, start: Path, tmp_path: Path) -> tuple[
     return alone.measured, first.measured
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("adapter", [None, pytest.param(LoraSettings(rank=2), marks=pytest.mark.thorough)])
 def test_two_ranks_fit_demonstrations_as_one_does(tmp_path: Path, adapter: LoraSettings | None) -> None:
     start = save_start(tmp_path / "start")

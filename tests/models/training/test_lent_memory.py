@@ -55,7 +55,7 @@ class Noting(TransformersEngine):
         super().load(weights, version)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_an_engine_that_sleeps_while_the_learner_fits_leaves_the_same_weights_to_the_bit(
     start: Path, tmp_path: Path
 ) -> None:

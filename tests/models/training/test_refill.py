@@ -134,6 +134,7 @@ def test_the_same_round_draws_the_same_further_prompts_and_another_round_others(
 REFILLED = replace(SLOTS, select=[DropFlat(tolerance=0.09, refills=3)])
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_interrupted(
     start: Path, tmp_path: Path, staleness: Literal[0, 1]
@@ -153,7 +154,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_one_that_was_never_in
     assert not same_weights(whole, plain)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_budget_of_completions_ends_the_run_with_the_round_that_reaches_it_resumed_or_not(
     start: Path, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_start(tmp_path_factory.mktemp("start") / "policy")
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("objective", "watched"),
     [

@@ -203,7 +203,7 @@ def episodes_of(wrong: float) -> Scored:
     return Scored(rollouts, torch.tensor([1.0, 0.0, 0.5, 0.25], dtype=torch.float64), {}, {}, tokens)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", sorted(parts("advantage")))
 def test_no_value_at_a_token_of_the_environment_changes_any_advantage(name: str) -> None:
     kind: Any = parts("advantage")[name]

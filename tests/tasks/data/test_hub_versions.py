@@ -13,7 +13,7 @@ from tasks.data.add_data import add
 from tasks.data.versions import prepare
 
 pytest.importorskip("datasets", reason="the extra hub is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=3)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=6)]
 PART = ":main/train"
 
 

@@ -52,7 +52,7 @@ def fine_tuned(inputs):
     return step.fine_tune.fn(given, inputs["validated"], inputs["warmed"], inputs["rewarded"], teachers)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_policy_comes_nearer_to_its_teacher_whose_content_stands_on_the_run(inputs):
     result = fine_tuned(inputs)
     values = [entry.value for entry in store.client().get_metric_history(result.run_id, "policy/divergence")]

@@ -46,7 +46,7 @@ def handed(inputs, *overrides):
     return given, inputs["validated"], inputs["warmed"], inputs["rewarded"], {}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_and_goes_on(inputs, monkeypatch, caplog):
     def stopped(*arguments):
         raise KeyboardInterrupt
@@ -66,7 +66,7 @@ def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_a
     assert result.digest and "in 3 rounds" in result.headline
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_precision_and_shape_of_the_policy_are_recorded_before_the_first_round(inputs, monkeypatch):
     """`rewardflow reproduce` reads both tags to fix the precision of a model of this shape."""
     given, *rest = handed(inputs)
@@ -79,7 +79,7 @@ def test_precision_and_shape_of_the_policy_are_recorded_before_the_first_round(i
     assert seen[0] == {tags.PRECISION: "float32", tags.PRECISION_OF: shape_of(policy)}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
     with caplog.at_level(logging.WARNING, logger="fine_tune"):
         result = step.fine_tune.fn(*handed(inputs, "schedule.optimiser.learning_rate=0.0"))
@@ -89,7 +89,7 @@ def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
     assert result.metrics["update/changed_share"] == 0.0
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_run_that_changes_weights_says_nothing(inputs):
     # the entropy bonus has a gradient even if all rewards of a group are equal
     result = step.fine_tune.fn(*handed(inputs, "objective.entropy_bonus=0.1"))
@@ -106,7 +106,7 @@ def reward(completions):
 """
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_what_a_reward_gave_no_value_for_stands_in_the_result_of_the_step(inputs, tmp_path):
     (tmp_path / "flaky.py").write_text(FLAKY)
     given = handed(inputs, "rewards={name: python, path: flaky.py, label: judge, limits: {retries: 0}}")

@@ -56,7 +56,7 @@ def handed(inputs, *overrides):
     return given, inputs["validated"], inputs["warmed"], {"judge": given_policy("judge")}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_pairs_are_what_the_judge_says_of_what_the_policy_wrote_and_a_reward_model_is_fitted_to_them(inputs, tmp_path):
     folder = save_judge(tmp_path / "judge", {f"{number} =": f"#### {number}" for number in range(3, 14)})
     given, *rest = handed(inputs)

@@ -10,7 +10,7 @@ from tasks.runner.step import StepResult
 from tasks.steps.upload_reports import upload_reports
 from tasks.tracking import records, runs, store
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=5)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=8)]
 
 
 def validated(folder):

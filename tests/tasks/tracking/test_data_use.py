@@ -28,7 +28,7 @@ def named(wanted: str) -> dict[str, tuple[bool, str]]:
     return {f"{use.version.name}/{use.version.version}": (use.learned, use.through) for use in uses}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_models_of_the_data_and_all_that_was_trained_on_from_them(home: Path, policy_folder: Path) -> None:
     first = trained(policy_folder, FIRST)
     second = trained(policy_folder, SECOND)

@@ -75,7 +75,7 @@ def test_a_step_is_found_by_its_id_and_a_flow_run_before_it(flows: dict[str, str
     assert summaries.run_summary("", "third").line.run_id == flows["third"]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("experiment", "wanted", "says"),
     [

@@ -190,7 +190,7 @@ def test_a_checkpoint_that_has_no_room_is_one_line_and_leaves_the_one_before(sma
 # ---------------------------------------- the command
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_run_on_a_nearly_full_disk_is_refused_before_anything_starts(small_disk: Path) -> None:
     command = [sys.executable, "-m", "flows.command_line", "run", "arithmetic"]
     home = small_disk / "state"

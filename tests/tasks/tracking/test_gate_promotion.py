@@ -111,6 +111,7 @@ def test_a_held_out_set_refuses_alone_and_stands_on_version_and_run(home: Path, 
     assert metrics["gate/held_out_history_passed"] == 0.0 and metrics["gate/better_passed"] == 1.0
 
 
+@pytest.mark.rotating(of=6)
 def test_a_suite_refuses_alone_and_its_guard_is_in_the_verdict(home: Path, policy_folder: Path, tmp_path: Path):
     given = ["gate.samples=4", "gate.problems=120", "gate.safety_margin=0.1", "gate.capability_margin=0.1"]
     suites = "[{harness: lm-eval, tasks: [sums], guards: {sums: {metric: acc, margin: 0.02}}}]"
@@ -140,7 +141,7 @@ def looks(split: str = "aaaa") -> int:
     return int(json.loads(registry.model_tags(NAME)[tags.LOOKS + split])["looks"])
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_every_judgement_is_a_look_and_the_same_weights_are_judged_once(night):
     assert night("one", 3, 1).decision == "promoted"
     assert night("two", 3, 3).decision == "kept"
@@ -157,7 +158,7 @@ def test_one_nan_among_the_reward_scores_refuses_and_says_so(night):
     assert registry.champion(NAME) is None
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_kept_says_what_could_not_have_been_seen(night):
     night("one", 3, 1)
     promotion = night("two", 3, 3)
@@ -166,7 +167,7 @@ def test_kept_says_what_could_not_have_been_seen(night):
     assert "look 2 of 365" in page and "error budget" in page
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_no_sample_of_the_gates_problems_reaches_a_run_or_a_version(night):
     promotion = night("one", 3, 1)
     version = registry.version_info(NAME, promotion.version)

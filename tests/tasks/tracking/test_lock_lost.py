@@ -42,7 +42,7 @@ def away(home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     return at
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_champion_is_not_set_by_a_retry_after_the_lock_was_lost(away):
     away("set_registered_model_alias", registry.CHAMPION)
     with pytest.raises(UserError, match="was taken by process"):

@@ -90,7 +90,7 @@ def anchor_of(name: str = "policy") -> int | None:
     return anchor.version if anchor else None
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_first_champion_is_the_anchor_and_stays_it(home: Path, policy_folder: Path):
     made(policy_folder, 3)
     assert anchor_of() is None

@@ -130,7 +130,7 @@ def test_a_store_apart_from_the_record_is_not_mirrored(
 # ---------------------------------------- what a mirror has
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", EACH)
 def test_a_mirror_has_params_tags_texts_and_every_point_with_its_step(
     name: str, home: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_live_run_of_another_container_of_this_host_name_is_not_ended(home: Path):
     """The run's process has a namespace of its own, as in a container. From here, its id does not show it."""
     if subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode:

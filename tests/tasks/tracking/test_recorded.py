@@ -24,7 +24,7 @@ def flows(home: Path, policy_folder: Path) -> tuple[str, str]:
     return made, took
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("wanted", ["1", "candidate", "e-policy/1", "e-policy@candidate", "models:/e-policy/1"])
 def test_every_name_of_a_version_means_it(flows: tuple[str, str], wanted: str) -> None:
     said = recorded.recorded(wanted, lambda: "e-policy")

@@ -50,7 +50,7 @@ def test_a_reward_model_loads_by_alias_as_a_classifier_with_one_label(home: Path
     assert AutoModelForSequenceClassification.from_pretrained(registry.fetch("models:/reward/1")).config.num_labels == 1
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 def test_through_a_server_a_model_is_downloaded_once_and_loads(server, policy_folder: Path):
     from transformers import AutoModelForCausalLM
@@ -77,7 +77,7 @@ def test_a_folder_without_weights_and_an_alias_that_is_not_there_are_one_clear_l
     assert registry.champion("policy") is None and registry.versions("policy") == []
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_promotion_moves_the_old_champion_to_previous_and_writes_it_down(home: Path, policy_folder: Path):
     first, second = made(policy_folder, 2)
     aliases.set_candidate("policy", second)
@@ -106,7 +106,7 @@ def test_promoting_twice_at_once_from_two_processes_leaves_one_champion(
     assert len(aliases.history("policy")) == 2
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_rollback_swaps_and_a_second_rollback_returns(home: Path, policy_folder: Path):
     made(policy_folder, 2)
     aliases.promote("policy", 1)
@@ -118,7 +118,7 @@ def test_rollback_swaps_and_a_second_rollback_returns(home: Path, policy_folder:
     assert "rollback from version 1" in aliases.history("policy")[0]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_without_a_previous_champion_rollback_says_so_and_changes_nothing(home: Path, policy_folder: Path):
     made(policy_folder, 1)
     with pytest.raises(UserError, match="no champion"):
@@ -137,7 +137,7 @@ def test_equal_weights_are_found_by_their_hash(home: Path, policy_folder: Path):
     assert registry.find_by_tag("policy", tags.WEIGHTS_SHA256, "none") == []
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_lineage_prints_the_chain_from_raw_hash_to_alias(home: Path, policy_folder: Path, reward_folder: Path):
     flow = runs.open_flow_run("e", "nightly")
     records.log_dataset(flow, "raw", "0cc175b9c0f1b6a831c399e269772661", "data/raw/arithmetic", "raw", 32000)

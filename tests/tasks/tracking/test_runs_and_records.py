@@ -37,7 +37,7 @@ def test_an_earlier_choice_of_the_store_is_not_taken_for_a_users_wish(tmp_path, 
     assert store.configure(third).uri == f"sqlite:///{third / 'mlflow.db'}"
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_runs_of_a_process_killed_by_sigkill_are_swept_and_others_are_not(home: Path):
     mine = runs.open_flow_run("e", "mine")
     elsewhere = runs.open_flow_run("e", "elsewhere")

@@ -35,28 +35,28 @@ def having(*wanted: str) -> list[int | None]:
     return [version.version if version else None for version in there]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_rollback_after_a_champion_set_outside_goes_back_to_the_one_it_replaced(set_by_hand):
     assert aliases.rollback(POLICY).version == 2
     assert having(registry.CHAMPION, registry.PREVIOUS) == [2, 3]
     assert "version 3 (noticed: set outside Rewardflow" in aliases.history(POLICY)[1]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_promotion_by_command_records_the_champion_set_outside_that_it_replaces(set_by_hand):
     aliases.promote(POLICY, 4)
     assert having(registry.CHAMPION, registry.PREVIOUS) == [4, 3]
     assert [line.split(" UTC ")[1][:9] for line in aliases.history(POLICY)] == [f"version {n}" for n in (4, 3, 2, 1)]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_promotion_that_is_refused_for_it_has_recorded_it(set_by_hand):
     with pytest.raises(UserError, match="the champion is now version 3: evaluate it again"):
         aliases.promote(POLICY, 4, why="gate", judged_against=2)
     assert having(registry.PREVIOUS) == [2] and by_hand.waiting(POLICY) == PendingChampion(3, against=2)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_command_says_what_it_noticed(set_by_hand, home: Path, monkeypatch, capsys):
     monkeypatch.setenv("REWARDFLOW_HOME", str(home))
     rollback(POLICY)

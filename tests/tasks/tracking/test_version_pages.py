@@ -50,7 +50,7 @@ def test_through_a_server_a_version_is_named_once_on_its_model_and_its_record_co
     assert registry.facts_of(registry.version_info("policy", 1)) == FACTS
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_champion_has_at_most_ten_tags_and_loses_no_fact(home: Path, policy_folder: Path):
     for _ in range(2):
         registry.register("policy", logged(policy_folder), FACTS)

@@ -95,7 +95,7 @@ def test_the_next_asks_ids_of_a_seat_begin_with_all_that_it_read_and_said() -> N
         assert any(ids[: len(prompt) + len(said)] == (*prompt, *said) for ids in whole)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_strategy_is_read_in_the_very_tokens_in_which_it_is_played() -> None:
     asked = choices(KuhnPoker(), CODEC, PROBLEMS[0])
     behind = {choice.rollout.completion for choice in asked}
@@ -123,7 +123,7 @@ def test_the_strategy_that_is_read_is_the_policys_chance_of_each_action_over_the
         assert all(row == pytest.approx((1 - raised, raised)) for row in of_seat.values())
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_same_seed_plays_the_same_games_and_another_others() -> None:
     first, again, other = (
         [each.tokens for group in played(Table(), seed=seed) for each in group] for seed in (5, 5, 6)
@@ -203,7 +203,7 @@ class Failing(Table):
         return seats
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     ("cut", "limits", "rule"),
     [

@@ -95,6 +95,7 @@ def test_an_episode_that_fails_ends_alone_with_a_line(
     assert len(draw(engine, source)) == 4, "the next round starts the process again, if it was lost"
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("mode", ["wait", "hang"])
 def test_an_episode_that_takes_too_long_is_cut(
     engine: Listening, python: str, mode: str, monkeypatch: pytest.MonkeyPatch

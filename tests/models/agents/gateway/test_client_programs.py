@@ -78,6 +78,7 @@ def _arguments(text: str) -> list[str]:
     return re.findall(r'"arguments":(.*?)}</tool_call>', text)
 
 
+@pytest.mark.rotating(of=6)
 def test_a_tool_loop_receives_the_calls_that_were_drawn_and_continues_from_their_ids(
     engine: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_parallel_calls_of_a_prompt_are_drawn_apart_and_are_branches_of_an_episo
     assert all(len(rollout.episode.parts) >= 3 for rollout in made)
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", NAMES)
 def test_two_rounds_of_training_on_a_program_change_the_weights(name: str, start: Path, tmp_path: Path) -> None:
     slots = replace(SLOTS, rollouts=program(name, group_size=4), rewards=[TurnRewards()])

@@ -81,6 +81,7 @@ def test_a_program_that_crashes_ends_its_own_episode_and_no_log_holds_a_key(
     assert "it broke, with the key ...." in caplog.text
 
 
+@pytest.mark.rotating(of=6)
 def test_a_program_that_hangs_ends_its_own_episode(engine: Listening) -> None:
     began = time.monotonic()
     made = draw(engine, program("hang", seconds=2.0))
@@ -184,6 +185,7 @@ def test_many_programs_connect_at_once() -> None:
             assert list(threads.map(connect, range(150))) == [200] * 150
 
 
+@pytest.mark.rotating(of=6)
 def test_a_run_over_programs_ends_with_the_same_weights_each_time(start: Path, tmp_path: Path) -> None:
     slots, schedule = replace(SLOTS, rollouts=program("branch"), rewards=[TurnRewards()]), replace(SCHEDULE, rounds=2)
     runs = [run(start, tmp_path / name, slots=slots, codec=ENDING, schedule=schedule)[0] for name in ("first", "other")]

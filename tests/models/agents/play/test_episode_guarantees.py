@@ -79,7 +79,7 @@ class Gap(Reward):
         return torch.zeros(len(rollouts))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_in_the_loop_engine_and_learner_agree_over_whole_episodes_to_a_hundred_thousandth(
     start: Path, tmp_path: Path
 ) -> None:
@@ -153,7 +153,7 @@ CUTS: list[tuple[str, dict[str, Any], str, str]] = [
 """Id, settings, recorded cut and rule of each case."""
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(("settings", "cut", "rule"), [pytest.param(*case, id=name) for name, *case in CUTS])
 @pytest.mark.parametrize("waves", [True, False])
 def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(

@@ -60,7 +60,7 @@ def assert_same(made: list[Rollout], expected: list[Rollout]) -> None:
         torch.testing.assert_close(mine.behaviour_log_probs, theirs.behaviour_log_probs, rtol=0, atol=1e-5)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "make",
     [
@@ -82,7 +82,7 @@ def test_each_at_its_own_pace_they_are_the_episodes_of_waves(start: Path, make: 
 @NO_VLLM
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=8)
 def test_vllm_plays_them_at_their_own_pace_as_in_waves(start: Path) -> None:
     from models.engines.vllm_engine import VllmEngine
 

@@ -103,6 +103,7 @@ def test_rewards_and_states_are_those_of_the_turns(engine: Listening) -> None:
         assert rollout.episode.solved is (None if rollout.episode.cut else "7" in said[-1])
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("turns", [1, 4])
 def test_an_episode_of_one_turn_is_a_sample_bit_for_bit(start: Path, tmp_path: Path, turns: int) -> None:
     plain = replace(SLOTS, rollouts=Sample(prompts=4, group_size=4, max_tokens=5))

@@ -91,7 +91,7 @@ def test_a_search_with_room_for_all_ends_at_the_enumerated_optimum(order: Order)
     assert actions(node) == BEST
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_upper_bounds_reach_the_optimum_oftener_than_episodes_of_as_many_turns() -> None:
     """20 episodes of random turns reach the optimum with probability 1 - (26/27)^20; searches do so more often."""
     guided = search(Lottery(pays=share_of_best), nodes=60, exploration=0.6, candidates=6)

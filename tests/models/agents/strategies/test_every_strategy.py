@@ -72,7 +72,7 @@ def measured(engine: Any, **options: Any) -> Any:
     return [(record.greedy.text, record.greedy.turns, [sample.text for sample in record.samples]) for record in records]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_evaluation_in_episodes_takes_at_most_the_calls_that_the_strategy_says_and_counts_them(
     engine: Counting, start: Path, name: str
@@ -86,7 +86,7 @@ def test_an_evaluation_in_episodes_takes_at_most_the_calls_that_the_strategy_say
     assert (spent.calls, spent.read, spent.written) == (engine.calls, engine.read, engine.written)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_turn_hangs_on_its_own_history_and_seed_and_not_on_its_neighbours(
     engine: Counting, start: Path, name: str

@@ -57,7 +57,7 @@ def test_a_fault_is_an_error_that_the_policy_reads(program: str, said: str) -> N
         C.call(program)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_neither_a_program_nor_a_compiler_without_end_outlives_its_seconds() -> None:
     hurried = Compiled(sandbox=SandboxSettings(seconds=2, processes=8, workers=1))
     for program in ("int main() { for (;;); }", '#include "/dev/stdin"\n#include __FILE__\n'):

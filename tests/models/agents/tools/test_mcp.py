@@ -34,7 +34,7 @@ def _closed() -> Iterator[None]:
     close_all()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_hundred_calls_are_one_session_a_killed_server_is_started_again_and_the_policy_reads_of_it() -> None:
     opened = Tools(tool=[Mcp(command=COMMAND)], introduced=True).open(Problem("p", "?"))
     lines = opened.reset(1)[0].splitlines()
@@ -52,7 +52,7 @@ def test_a_hundred_calls_are_one_session_a_killed_server_is_started_again_and_th
     assert session_with(ServerAddress(COMMAND, "", 10)).opened == 2
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_server_is_started_again_so_often_and_no_more() -> None:
     offers = Mcp(command=COMMAND, restarts=1, only=("die",)).offers()
     assert list(offers) == ["die"]
@@ -62,7 +62,7 @@ def test_a_server_is_started_again_so_often_and_no_more() -> None:
     assert session_with(ServerAddress(COMMAND, "", 1)).opened == 2
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_server_that_hangs_ends_the_episode_that_asked_and_no_other(tmp_path: Path) -> None:
     tool = Mcp(command=COMMAND, seconds=1.0, restarts=7)
     hang, add = tool.offers()["hang"], tool.offers()["add"]
@@ -83,7 +83,7 @@ def test_a_server_that_hangs_ends_the_episode_that_asked_and_no_other(tmp_path: 
     assert session_with(ServerAddress(COMMAND, "", 7)).opened == 2
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_server_on_loopback_answers_over_http() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -106,7 +106,7 @@ def test_a_server_on_loopback_answers_over_http() -> None:
         server.wait()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "settings, why",
     [

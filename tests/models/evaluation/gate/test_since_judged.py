@@ -53,7 +53,7 @@ def test_a_small_evaluation_is_paired_whole_and_a_tiny_one_says_nothing(prompts:
     assert is_worse(change) is said and (change is not None) is said
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_night_without_change_is_called_worse_no_more_often_than_the_confidence_says() -> None:
     nights = 400
     worse = 0

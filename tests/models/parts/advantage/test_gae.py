@@ -250,6 +250,7 @@ def test_a_killed_run_goes_on_and_ends_bit_for_bit_with_the_policy_and_the_criti
     assert not same_weights(whole, new_learner(SCHEDULE, lora))
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "critic",
     [

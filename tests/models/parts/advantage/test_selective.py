@@ -156,7 +156,7 @@ def constant(value: float) -> Signal:
     return Signal([torch.full((len(completion),), value) for completion in COMPLETIONS])
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_it_learns_which_tokens_the_policy_should_write() -> None:
     part = Selective(share=0.5, passes=300, learning_rate=1e-2)
     resources = resources_with(part)
@@ -232,6 +232,7 @@ def looped(
 SMALL = {"prompts": 4, "group_size": 4, "max_tokens": 5}
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("lora", [False, True])
 def test_a_run_with_the_gate_at_1_ends_as_group_relative_on_the_policys_own_completions(
     tmp_path: Path, lora: bool

@@ -65,7 +65,7 @@ def test_steps_are_cut_where_the_text_of_the_tokens_says() -> None:
     ]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_critic_finds_the_step_that_decided() -> None:
     """In both completions of the first prompt, the first step determines the reward and the second adds nothing."""
     advantage = StepDifference(critic=CriticSettings(optimiser=RISING))

@@ -252,7 +252,7 @@ def test_shares_add_up_to_the_outcome_whatever_the_estimator_says() -> None:
     assert errors[-1] < 0.05 * errors[0]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_critic_of_turns_learns_what_is_to_come_from_the_first_token_of_each_turn() -> None:
     """With lambda 0, the target of a turn is its reward plus the next value. The values reach the fixed point."""
     learner = new_learner(SCHEDULE)

@@ -44,6 +44,7 @@ def learned(part: TurnCritic, rounds: list[Scored]) -> list[float]:
     return [float(values[at]) for at in (0, 2, 4)]
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("replay", [0, 3])
 def test_its_fixed_point_is_that_of_temporal_differences(replay: int) -> None:
     part = TurnCritic(critic=FAST, gae_lambda=0.0, gamma=GAMMA, whiten=False, replay=replay)

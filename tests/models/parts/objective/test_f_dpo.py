@@ -51,7 +51,7 @@ def test_alpha_goes_from_reverse_kl_near_zero_to_forward_kl_at_one() -> None:
     torch.testing.assert_close(at_one, losses(FDpo(beta=BETA, to="forward_kl"), LOGITS))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("to", SLOPES)
 def test_where_reward_less_divergence_is_largest_no_pair_of_bradley_terry_labels_pulls(to: To) -> None:
     """The paper's theorem: the best policy under a divergence is a fixed point of its loss, but not of DPO's."""

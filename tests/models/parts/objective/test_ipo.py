@@ -67,7 +67,7 @@ def test_on_the_policys_own_pairs_the_gradient_is_that_of_the_regularised_game_a
     torch.testing.assert_close(descent, -2 / STRENGTH * ascent)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_descent_on_pairs_of_the_mixture_ends_at_the_fixed_point_of_nash_md(share: float) -> None:
     logits = torch.tensor([-1.0, 0.5, 1.0], dtype=torch.float64)

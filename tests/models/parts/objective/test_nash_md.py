@@ -79,7 +79,7 @@ def test_the_last_policy_of_rock_paper_scissors_is_uniform(share: float) -> None
     torch.testing.assert_close(last, UNIFORM.exp(), rtol=0, atol=1e-4)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("share", [0.0, 0.125, 0.5])
 def test_the_last_policy_is_the_equilibrium_held_by_its_reference_against_the_mixture(share: float) -> None:
     last = descended(torch.tensor([-1.0, 0.5, 1.0], dtype=torch.float64), 500, size=2.0, share=share)

@@ -101,7 +101,7 @@ def same_state(first: Learner, other: Learner) -> bool:
     )
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_after_a_hard_reset_the_weights_are_equal_the_moments_are_gone_and_the_count_of_updates_goes_on(
     start: Path, tmp_path: Path
 ) -> None:
@@ -137,7 +137,7 @@ def test_the_reference_of_the_previous_round_lets_the_optimiser_go_on(start: Pat
     assert {float(state["step"]) for state in learner.optimiser.state.values()} == {float(learner.updates)}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "reference",
     [

@@ -203,7 +203,7 @@ def test_any_fraction_in_any_dress_equals_itself_and_no_other() -> None:
         assert extract_answer(f"worked {other} out\n#### {a}\n") == a.strip()
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_no_text_whatever_raises() -> None:
     chance = random.Random(11)
     pieces = ["####", "\\boxed{", "}", "{", "answer is", "A:", "\n", " ", "-", "−", "1", "0", "/", ".", ",", "$", "%"]
@@ -236,7 +236,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_a_megabyte_of_any_piece_is_read_like_a_short_text(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))  # with quadratic time, this takes hours

@@ -199,7 +199,7 @@ NAMES = sorted(
 )
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=8)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_episode_is_worth_the_same_whether_or_not_its_environment_gives_the_answer_away(
     name: str, tmp_path: Path

@@ -166,7 +166,7 @@ def test_letters_behind_an_expression_are_variables_of_it_and_no_unit() -> None:
     assert right(r"\frac{x+1}{2}", ["x + 1/2"]) == []
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_policy_that_copies_the_question_is_paid_for_no_derivative() -> None:
     settings = DerivativesSettings.model_construct(largest=9, kept=0.2, constant=0.2)
     tasks = [settings.draw(Random(seed)) for seed in range(50)]

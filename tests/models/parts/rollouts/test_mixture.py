@@ -124,7 +124,7 @@ def surprise(
     return float((statistic - len(often)) / (2 * len(often)) ** 0.5)
 
 
-@pytest.mark.rotating(of=5)
+@pytest.mark.rotating(of=8)
 def test_two_tokens_come_up_as_often_as_the_mixture_says_and_not_as_either_end_does() -> None:
     here = resources()
     policy, reference = here.learner.policy, here.learner.reference

@@ -50,7 +50,7 @@ def scored_by_value(rollouts: Sequence[Rollout]) -> Scored:
     return Scored(rollouts, values, {"source_value": values}, {})
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("search", ["uct", "best", "breadth", "depth"])
 def test_every_turn_stands_behind_its_history_and_siblings_make_a_group(start: Path, search: Any) -> None:
     made = draw(start, searched(search=search))

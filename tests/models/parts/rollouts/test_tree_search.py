@@ -154,7 +154,7 @@ def two_answers() -> Scored:
     return Scored(rollouts, torch.tensor([1.0, 0.0]), {}, {})
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_right_answers_are_imitated_and_the_critic_learns_the_steps_values() -> None:
     advantage = StepValues()
     advantage = replace(advantage, critic=replace(advantage.critic, epochs=200))

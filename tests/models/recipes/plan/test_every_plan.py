@@ -21,7 +21,7 @@ def test_a_recipe_has_a_plan_with_all_of_its_stages(file: Path) -> None:
     assert set(line.removeprefix("stages").strip().split(", then ")) == {name for name in there if there[name]}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("name", ["self_play_kuhn", "arithmetic"])
 def test_a_model_of_few_layers_has_a_plan(name: str, layers: int) -> None:
@@ -29,6 +29,7 @@ def test_a_model_of_few_layers_has_a_plan(name: str, layers: int) -> None:
     assert fits, page
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("name", ["hh", "real/qwen3_06b_hh_reward_model"])
 def test_a_recipe_that_ends_after_its_reward_model_is_planned_for_that(name: str) -> None:
     page, fits = planned(load_recipe(name), 256, 80)

@@ -150,7 +150,7 @@ def test_companions_reward_model_and_engine_are_counted() -> None:
     assert on_gpu.engine in (0.35 * 10**9, planned.engine)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_judge_is_counted_once_more_where_a_verifier_learns_beside_it_and_not_at_all_behind_an_address() -> None:
     of_tango = ["policy.precision=float32", "policy.size.hidden=64"]
     recipe = load_recipe("tango", of_tango)
@@ -184,7 +184,7 @@ def test_whole_logits_are_never_in_a_plan() -> None:
         assert rows * columns <= most and columns == 151_936
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_memory_that_lasts_is_that_of_the_base_whose_config_is_there(tmp_path: Path) -> None:
     config = Qwen3Config(
         vocab_size=151_936, hidden_size=1024, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8,

@@ -57,7 +57,7 @@ def test_the_first_of_several_learners_holds_what_is_planned_and_the_others_no_m
     assert plan.gradients == plan.weights == plan.reference
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_more_learners_hold_less_each_and_put_the_same_together() -> None:
     alone, two, eight = planned(1), planned(2), planned(8)
     assert alone.put_together == 0 < two.put_together == eight.put_together

@@ -58,6 +58,7 @@ def logged(actions: list[tuple[str, str]]) -> Rollout:
 LONG, SHORT = logged([("a", "go"), ("b", "go"), ("c", "go")]), logged([("a", "stop")])
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("gamma", [1.0, 0.5])
 def test_values_on_a_logged_chain_are_those_of_dynamic_programming(gamma: float) -> None:
     learner = new_learner(SCHEDULE)

@@ -132,7 +132,7 @@ def test_what_does_more_than_read_does_not_run_and_its_neighbours_do(query: str)
     assert values("execution", count, query, count) == [0.0, 1.0]
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_query_that_takes_too_long_within_a_function_fails_alone() -> None:
     count = "SELECT COUNT(*) FROM dogs"
     endless = "SELECT printf('%.*c', 1000000000, 'x')"

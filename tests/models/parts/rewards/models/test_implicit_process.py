@@ -128,7 +128,7 @@ def test_without_a_reference_it_says_that_it_needs_one() -> None:
 PART = ImplicitProcess(by="sevens", threshold=0.2, beta=0.3, learning_rate=1e-3, warmup_steps=2)
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,7 +111,7 @@ def test_a_step_is_worth_what_is_said_of_it_over_the_number_of_steps(folder: Pat
     assert rows[2].tolist() == [0, -1]  # verdicts on steps that do not exist are ignored
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_several_votes_are_worth_their_mean(torn: Path) -> None:
     part = replace(PART, votes=64)
     resources = resources_with(torn, part, TWO_MINDS)
@@ -187,7 +187,7 @@ def test_a_verifier_whose_verdicts_are_always_right_is_not_moved(folder: Path) -
     assert not moved(resources, folder) and resources.learner.companions[PART.companion].updates == 0
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_it_learns_the_outcome_from_verdicts_alone_and_its_words_on_steps_follow(torn: Path) -> None:
     """No labels of steps are given, and only the verifier changes."""
     # with fewer answers or larger steps it may settle by chance on one verdict for both completions
@@ -294,7 +294,7 @@ def test_it_begins_as_the_judge_and_where_none_is_named_as_the_policy(folder: Pa
         assert not {id(weight) for weight in verifier.parameters()} & {id(weight) for weight in policy.parameters()}
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_a_killed_run_goes_on_and_ends_with_the_same_policy_and_the_same_verifier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,13 +67,14 @@ def solutions(shared_data: Path) -> list[tuple[str, str, bool]]:
     return made
 
 
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_gsm8k_s_references_and_model_solutions_are_judged_as_their_labels_say(shared_data: Path) -> None:
     made = solutions(shared_data)
     attempts = [Attempt(Problem("p", "", answer), text, True) for text, answer, _ in made]
     assert MathVerify().right(attempts) == [right for _, _, right in made]
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.thorough) for part in range(1, 8))])
 def test_math_verify_itself_judges_them_alike(shared_data: Path, workers: ExpressionWorkers, part: int) -> None:
     labels = {(extract_answer(text) or "", answer): right for text, answer, right in solutions(shared_data)}
