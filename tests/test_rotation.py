@@ -7,7 +7,7 @@ import pytest
 from tests.support.rotation import first, rotate, turn
 
 
-@pytest.mark.rotating(of=6)
+@pytest.mark.rotating(of=3)
 @pytest.mark.parametrize("case", range(7))
 def test_a_case_that_is_not_thorough_is_of_this_turn(case: int, request: pytest.FixtureRequest) -> None:
     thorough = request.node.get_closest_marker("thorough") is not None
@@ -23,7 +23,7 @@ class Case:
         self.thorough = False
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        return pytest.mark.rotating(of=6).mark
+        return pytest.mark.rotating(of=3).mark
 
     def add_marker(self, marker: pytest.MarkDecorator) -> None:
         self.thorough = marker.name == "thorough"
