@@ -93,8 +93,31 @@ def time_metrics(lines: Sequence[TimeLine]) -> dict[str, float]:
     return seconds
 
 
+def bottleneck(lines: Sequence[TimeLine]) -> str:
+    """Return one line about the stage that takes the longest; "" if the table is empty.
+
+    Time of `generate` that is hidden behind `learn` is not counted for `generate`.
+    """
+    hidden = sum(line.seconds for line in lines if line.stage == HIDDEN)
+    visible = {
+        line.stage: line.seconds + (hidden if line.stage == "generate" else 0.0)
+        for line in lines
+        if line.share is not None and line.stage not in (HIDDEN, TOGETHER)
+    }
+    whole = sum(line.seconds for line in lines if line.stage == TOGETHER)
+    if not visible or not whole:
+        return ""
+    stage = max(visible, key=lambda name: visible[name])
+    speed = next(line.tokens_per_second for line in lines if line.stage == stage)
+    tokens = "" if speed is None else f", {speed:,.0f} tokens/s"
+    return f"{stage} takes {visible[stage] / whole:.1%} of the rounds: {visible[stage]:.1f} of {whole:.1f} s{tokens}"
+
+
 def recorded(run_id: str) -> list[TimeLine]:
-    """Read the table of a flow run's fine-tuning, logged by itself or by the run it reused; empty without one."""
+    """Read the table of a flow run's fine-tuning, logged by itself or by the run it reused.
+
+    Empty without a fine-tuning, or before its table is logged.
+    """
     flow = store.patiently(store.client().get_run, run_id)
     steps = store.patiently(
         store.client().search_runs,
@@ -105,7 +128,7 @@ def recorded(run_id: str) -> list[TimeLine]:
     if not steps:
         return []
     tagged = steps[0].data.tags
-    return from_rows(records.read_table(tagged.get(tags.REUSED, steps[0].info.run_id), TABLE))
+    return from_rows(records.read_table_if_kept(tagged.get(tags.REUSED, steps[0].info.run_id), TABLE))
 
 
 def table_rows(lines: Sequence[TimeLine]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError
@@ -136,7 +137,17 @@ def read_table(run_id: str, path: str) -> list[dict[str, Any]]:
     """Return the rows of a table that `log_table` wrote."""
     import mlflow
 
-    text = mlflow.artifacts.load_text(f"runs:/{run_id}/{path}")
+    return _rows(mlflow.artifacts.load_text(f"runs:/{run_id}/{path}"))
+
+
+def read_table_if_kept(run_id: str, path: str) -> list[dict[str, Any]]:
+    """Return the rows of a table that `log_table` wrote; none if the run has no such table, or is gone."""
+    with TemporaryDirectory() as folder:
+        file = fetch_artifact(run_id, path, Path(folder))
+        return _rows(file.read_text(encoding="utf-8")) if file is not None else []
+
+
+def _rows(text: str) -> list[dict[str, Any]]:
     body = json.loads(text)
     return [dict(zip(body["columns"], row, strict=True)) for row in body["data"]]
 

@@ -88,3 +88,16 @@ def test_on_the_terminal_and_on_the_page_stand_the_same_numbers() -> None:
     assert "peak memory 1.50 GiB" in shown[7]
     page = description.time_table(lines)
     assert "10.0% of the machine's peak" in page and "peak memory 1.50 GiB" in page and "| learn&emsp; |" in page
+
+
+def test_the_slowest_stage_is_the_bottleneck_without_the_time_that_is_hidden() -> None:
+    lines = time_lines([round_of(1), round_of(2)])
+    assert timing.bottleneck(lines).startswith("learn takes 50.0% of the rounds: 10.0 of 20.0 s, ")
+    ahead = [
+        TimeLine("generate", 60.0, 0.6, 100.0),
+        TimeLine("learn", 50.0, 0.5, 300.0),
+        TimeLine(HIDDEN, -20.0, -0.2),
+        TimeLine(TOGETHER, 100.0, 1.0),
+    ]
+    assert timing.bottleneck(ahead) == "learn takes 50.0% of the rounds: 50.0 of 100.0 s, 300 tokens/s"
+    assert timing.bottleneck([]) == ""
