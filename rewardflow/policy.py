@@ -94,7 +94,7 @@ def load(version: str | int | Path = "champion", *, model: str = "") -> Policy:
 
     Args:
         version: number, alias such as champion, NAME/VERSION, or a model folder.
-        model: name of the registered model; empty: the only registered policy.
+        model: name of the registered model; empty: the only registered policy that is not of a smoke run.
 
     Raises:
         UserError: there is no such version, or its files are missing or damaged.

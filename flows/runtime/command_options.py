@@ -39,7 +39,9 @@ RunArgument = Annotated[str, typer.Argument(help="Run id, its beginning, its nam
 ExperimentOption = Annotated[
     str, typer.Option("--experiment", "-e", help="Only runs of this recipe. Default: all recipes.")
 ]
-ModelOption = Annotated[str, typer.Option("--model", help="Registered model. Default: the only registered policy.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="Registered model. Default: the only policy that is not of a smoke run.")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")
 ]
@@ -74,14 +76,21 @@ FolderOption = Annotated[
 
 
 def meant_policy(model: str) -> str:
-    """Return the name of the registered model: the given one, or the only registered policy."""
+    """Return the name of the registered model: the given one, or the only registered policy.
+
+    Policies of smoke runs count only if there is no other, so a smoke run before the first real one is harmless.
+
+    Raises:
+        UserError: no name is given, and no policy or several are registered.
+    """
     if model:
         return model
     from tasks.tracking import registry
 
     names = registry.policy_names()
-    if len(names) == 1:
-        return names[0]
+    real = [name for name in names if not name.endswith("-smoke-policy")]
+    if len(real or names) == 1:
+        return (real or names)[0]
     if not names:
         raise UserError("no policy is registered yet; `rewardflow run RECIPE` trains one")
     raise UserError(f"which policy? name one with --model: {', '.join(names)}")

@@ -143,14 +143,15 @@ def _part(value: Any) -> Any:
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Merge `above` on top of `below`; a part of another name replaces the whole part."""
+    """Merge `above` on top of `below`; a part of another name replaces the whole part, and {} replaces a mapping."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, dict) and value.get("name", old.get("name")) == old.get("name"):
+        merged[key] = value
+        if not (isinstance(old, dict) and isinstance(value, dict) and value):
+            continue
+        if value.get("name", old.get("name")) == old.get("name"):
             merged[key] = _merge(old, value)
-        else:
-            merged[key] = value
     return merged
 
 

@@ -195,6 +195,11 @@ class _Session:
             raise ValueError(f"the server's answer is not a message of OpenEnv: {shortened(str(answer), 100)}")
         data = answer["data"]
         if answer.get("type") == "error":
+            if data.get("code") == "CAPACITY_REACHED":
+                raise UserError(
+                    f"{SETTING}: the server at {self._server.address} has no session left for another episode "
+                    f"({shortened(_reason(data), 100)}); start it with a larger max_concurrent_envs"
+                )
             if data.get("code") == "VALIDATION_ERROR" and message["type"] == "step":
                 return f"error: {_reason(data)}", 0.0, False
             raise ValueError(f"the server reports {shortened(_reason(data), 200)}")

@@ -88,3 +88,16 @@ def test_a_recipe_that_is_written_out_whole_is_read_again_as_it_was(tmp_path: Pa
     first = load_recipe(written(tmp_path, mine="objective: copg"))
     again = load_recipe(written(tmp_path, again=json.dumps(plain(first))))
     assert again == first
+
+
+def test_an_empty_mapping_drops_what_is_inherited(tmp_path: Path) -> None:
+    parent = "gate: {problems: 9, held_out: {a: {path: a.jsonl, format: problems, problems: 40}}}"
+    file = written(tmp_path, parent=parent, child="extends: parent\ngate: {samples: 2, held_out: {}}")
+    assert list(load_recipe(tmp_path / "parent.yaml").gate.held_out) == ["a"]
+    gate = load_recipe(file).gate
+    assert (gate.problems, gate.samples, gate.held_out) == (9, 2, {})
+
+
+@pytest.mark.parametrize("name", ["verifiers_lipogram", "openenv_questions"])
+def test_recipes_of_foreign_environments_have_no_held_out_sets_of_another_environment(name: str) -> None:
+    assert not load_recipe(f"real/{name}", ()).gate.held_out

@@ -5,6 +5,7 @@ The interpreters are named by variables; docs/episodes.md has the commands that 
 
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -29,6 +30,7 @@ from tests.support.tiny_loops import save_start
 from tests.support.tiny_resources import CODEC, make_resources
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+GUIDE = (Path(__file__).resolve().parents[4] / "docs" / "episodes.md").read_text()
 TASK_SET = """
 import verifiers.v1 as vf
 
@@ -150,9 +152,10 @@ def serving(*command: str, path: Path, **variables: str) -> Iterator[str]:
         port = str(probe.getsockname()[1])
     words = [port if word == "PORT" else word for word in command]
     with (path / "server.log").open("wb") as log:
-        server = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **variables, "PORT": port})
+        settings = {**os.environ, **variables, "PORT": port}
+        server = subprocess.Popen(words, stdout=log, stderr=log, env=settings, cwd=path)
     try:
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + 600
         while answer_here(f"http://127.0.0.1:{port}/health") is None:
             assert time.monotonic() < limit and server.poll() is None, (path / "server.log").read_text()
             time.sleep(0.2)
@@ -178,7 +181,37 @@ def test_episodes_of_the_real_openenv_have_sessions_seeds_and_rewards_of_their_o
         opened.close()
 
 
-def test_a_package_of_openenv_answers_a_turn_with_its_own_reward(tmp_path: Path) -> None:
+def test_a_package_of_openenv_scores_the_turns_of_many_sessions_by_the_script_of_the_guide(tmp_path: Path) -> None:
+    python = interpreter("REWARDFLOW_OPENENV_PYTHON", "openenv.lock")
+    (script,) = re.findall(r"```python\n(# serve_questions\.py\n.*?)```", GUIDE, flags=re.DOTALL)
+    (tmp_path / "serve_questions.py").write_text(script)
+    right = "The context does not contain this information."
+    rows = [
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": f"<context>\nDrug {n}: {n} mg.\n</context>\n<question>\nPrice?\n</question>",
+                },
+                {"role": "assistant", "content": f"<think>x</think><proof></proof><answer>{right}</answer>"},
+            ]
+        }
+        for n in range(3)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    variables = {"DIPG_DATASET_PATH": str(tmp_path / "rows.jsonl"), "HF_HUB_OFFLINE": "1"}
+    with serving(python, "serve_questions.py", path=tmp_path, **variables) as url:
+        environment = OpenEnv(url=url)
+        opened = [environment.open(Problem("p", "Answer.", f'{{"seed": {place // 4}}}')) for place in range(12)]
+        texts = [session.reset(0)[0] for session in opened]
+        assert texts == [f"Drug {place // 4}: {place // 4} mg.\nPrice?" for place in range(12)]
+        assert opened[0].step("no")[1:3] == (-50.0, True)
+        assert opened[1].step(right)[1:3] == (30.0, True)
+        for session in opened:
+            session.close()
+
+
+def test_a_package_of_openenv_as_installed_has_one_session(tmp_path: Path) -> None:
     python = interpreter("REWARDFLOW_OPENENV_PYTHON", "openenv.lock")
     question = "<context>\nDrug A: 1 mg.\n</context>\n<question>\nWhat is the dose?\n</question>"
     answer = "<think>x</think><proof>Drug A: 1 mg.</proof><answer>1 mg</answer>"
@@ -186,8 +219,11 @@ def test_a_package_of_openenv_answers_a_turn_with_its_own_reward(tmp_path: Path)
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     variables = {"DIPG_DATASET_PATH": str(tmp_path / "rows.jsonl"), "HF_HUB_OFFLINE": "1"}
     with serving(python, "-m", "med_safety_gym.app", path=tmp_path, **variables) as url:
-        opened = OpenEnv(url=url).open(Problem("p", "Answer the question."))
+        opened, second = (OpenEnv(url=url).open(Problem("p", "Answer the question.")) for _ in range(2))
         assert opened.reset(0) == ("Drug A: 1 mg.\nWhat is the dose?", {})
+        with pytest.raises(UserError, match=r"no session left .*; start it with a larger max_concurrent_envs"):
+            second.reset(0)
+        second.close()
         _, reward, over, _, info = opened.step("no format at all")
         assert reward < 0 and over and info["solved"] is False
         opened.close()

@@ -85,6 +85,14 @@ def test_a_server_that_fails_ends_one_episode(fault: str) -> None:
         opened.close()
 
 
+def test_a_server_without_a_free_session_is_one_line() -> None:
+    with openenv_server(fault="capacity") as (url, _):
+        opened = OpenEnv(url=url).open(PROBLEM)
+        with pytest.raises(UserError, match=r"no session left .* \(1/1 sessions active\.\); start it with a larger"):
+            opened.reset(1)
+        opened.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
