@@ -8,6 +8,7 @@ from typing import Any
 from prefect import flow, get_run_logger
 
 from flows.runtime.data_steps import call_held_out_validation, call_preparation, call_validation
+from flows.runtime.frozen_policies import evaluated_with_models
 from flows.runtime.notifications import notify_decision
 from flows.runtime.opening import notice_champion, open_flow
 from flows.runtime.parameters import Overrides
@@ -63,6 +64,7 @@ def merge(
         log_data(run, data.version, "measured on")
         validated = call_validation(opened, data)
         held_out = call_held_out_validation(opened, data)
+        opened, held_out, made_models = evaluated_with_models(opened, validated, held_out)
         warmed = call_step(opened, warm_start, WarmStartSections(opened.recipe), validated)
         origin: PolicyFiles | None = None
         if settings.needs_base:
@@ -72,7 +74,7 @@ def merge(
         runs.set_tags(run, {tags.MERGED_FROM: description})
         opened.facts["merged from"] = description
         unpinned = unpinned_reasons(dict(zip(models, (version for _, version in parents), strict=True)))
-        recipe_base = opened.recipe.policy.base
+        recipe_base = opened.recipe.policy.named_base
         if recipe_base is not None and given_folder(recipe_base) is None:
             unpinned.append(unpinned_base(recipe_base))
         reason = "; ".join(filter(None, (opened.code.unpinned, *data.unpinned, *unpinned)))
@@ -83,7 +85,7 @@ def merge(
         made = call_step(
             opened, merge_policies, MergeSections(opened.recipe), [f for f, _ in parents], origin, settings
         )
-        steps = [data.result, validated, warmed, made]
+        steps = [data.result, validated, *made_models, warmed, made]
         first = next((version for _, version in parents if version is not None), None)
         rewarded = reward_model_of(first, opened.recipe)[1] if first is not None else None
         champion = registry.champion(name)

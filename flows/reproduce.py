@@ -63,9 +63,9 @@ def retrained(
                 run = runs.open_flow_run(recipe.name, f"reproduce {version}", facts, plain(recipe))
                 with closed_with(run), shared_engine(recipe.placement):
                     training = train_policy(FlowContext(recipe, root, apart, run, code, {}, ""), refresh=True)
-                    measured = training.evaluated_candidate()
-                assert training.tuned is not None, "a registered policy's recipe has a schedule"
-                return RetrainedVersion(Path(training.tuned.folder) / "policy", dict(measured.metrics))
+                    measured = training.evaluated_candidate().metrics if training.tuned is not None else {}
+                made = training.tuned or training.warmed  # a stage may end before reinforcement learning
+                return RetrainedVersion(Path(made.folder) / "policy", dict(measured))
 
     try:
         yield again(label)

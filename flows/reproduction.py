@@ -64,8 +64,8 @@ def reproducible_version(version: str, model: Callable[[], str], root: Path) -> 
     reproducible.require_exact(record, recipe)
     data = reproducible.require_data(record, recipe, root)
     policy = recipe.policy
-    if is_registered(policy.base or ""):
-        base = named_version(policy.base or "", policy_name(recipe))
+    if is_registered(policy.base):
+        base = named_version(policy.named_base or "", policy_name(recipe))
         policy = replace(policy, base=str(registered_files(base).folder))
     to_train = recipe.model_copy(update={"policy": policy})
     require_files(to_train)

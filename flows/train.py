@@ -1,27 +1,36 @@
 """The main flow: data, validation, warm start, reward model, reinforcement learning, evaluation, promotion.
 
-A step whose inputs, settings and code are unchanged does not run again; its earlier result is reused.
+A step whose inputs, settings and code are unchanged does not run again; its earlier result is reused. If the policy
+begins with that of another recipe (`policy.base: {recipe: NAME}`), that recipe runs first, as a run of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from prefect import flow
 
+from flows.runtime.environment import state_folder
 from flows.runtime.judging_by_hand import judge_hand_set_champion
 from flows.runtime.notifications import notify_decision
 from flows.runtime.opening import FlowContext, notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
 from flows.runtime.steps import context_of
 from flows.runtime.training import TrainingProgress, train_policy
+from models.base.errors import UserError
+from models.policies.build import StageSettings
+from models.recipes.load import load_recipe
+from models.recipes.stages import stages_before
 from tasks.compute.shared_engine import shared_engine
 from tasks.gate.judgement import OnGate
 from tasks.harness.page import log_suites
 from tasks.pages.description import UNPINNED, hand_page
 from tasks.pages.review import write_review, write_short_review
+from tasks.registered.base import version_of_stage
 from tasks.registered.policy import policy_of_step, registered_policy
 from tasks.runner.step import StepResult
+from tasks.state import cut_off
 from tasks.steps.fine_tune import why_not_learned
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, policy_name, promote
 from tasks.steps.upload_reports import upload_reports
@@ -45,6 +54,15 @@ class TrainFlowResult:
     """The gate's judgement of a champion that a person set by hand; None if none waited for it."""
     collapsed: str = ""
     """Why the policy did not learn (collapsed or unchanged), in one sentence; empty if it did."""
+    made: StepResult | None = None
+    """Result of the last training of the policy: fine_tune, or warm_start without reinforcement learning."""
+    stages: list[str] = field(default_factory=list)
+    """One line for each run before this one in the chain of its recipe, the first stage first."""
+
+    def stage(self) -> registry.VersionInfo:
+        """Return the version with the policy, for the next run of a chain; it is registered if it is not yet."""
+        assert self.made is not None, "the run has ended"
+        return version_of_stage(self.model, self.made, self.run_id)
 
 
 @flow(name="train", flow_run_name="train {recipe}", validate_parameters=True)
@@ -64,13 +82,56 @@ def train(
         cluster: address of the Ray cluster on which the recipe's `placement` is placed; None: this machine.
         resume: raise if the interrupted training cannot be resumed, instead of starting from the beginning.
     """
-    with open_flow("train", recipe, overrides or []) as opened:
+    stage, resume = run_stage(recipe, overrides or [], refresh, cluster, resume)
+    with open_flow("train", recipe, overrides or [], stage.stage if stage is not None else None) as opened:
         outcome, validated = run_steps(opened, refresh, cluster, resume)
         if outcome.promotion is not None:
             notify_decision(opened.home, outcome.model, outcome.promotion, opened.page)
         if opened.recipe.reports is not None:
             upload_reports(opened.recipe.reports, opened.recipe.name, outcome.run_id, validated)
+        if stage is not None and opened.base is not None:
+            outcome.stages = [*stage.stages, stage_line(stage, opened.base.version)]
         return outcome
+
+
+def run_stage(
+    recipe: str, overrides: Sequence[str], refresh: bool, cluster: str | None, resume: bool
+) -> tuple[TrainFlowResult | None, bool]:
+    """Run the stage before a recipe, with the stages before that one.
+
+    Args:
+        recipe: path or name of the recipe.
+        overrides: of the recipe.
+        refresh: run every step of the stages again.
+        cluster: see `train`.
+        resume: see `train`; it holds for the run of the chain that was interrupted.
+
+    Returns:
+        The stage's result, None if the recipe has no stage or is wrong; and `resume` for the recipe itself.
+
+    Raises:
+        UserError: a stage stopped with an error.
+    """
+    try:
+        loaded = load_recipe(recipe, overrides)
+        stages = stages_before(loaded)
+    except UserError:  # `open_flow` raises it again, where people are notified
+        return None, resume
+    settings = loaded.policy.base
+    if not isinstance(settings, StageSettings):
+        return None, resume
+    interrupted = any(cut_off.unfinished(state_folder(), stage.name) is not None for stage in stages)
+    try:
+        outcome = train(settings.recipe, list(settings.set), refresh, cluster, resume and interrupted)
+    except UserError as error:
+        raise UserError(f"the stage {stages[-1].name} stopped, so {loaded.name} did not begin: {error}") from error
+    return outcome, resume and not interrupted
+
+
+def stage_line(outcome: TrainFlowResult, version: registry.VersionInfo) -> str:
+    """Return one line about the run of a stage: its version, and the gate's decision on it."""
+    decision = outcome.promotion.decision if outcome.promotion is not None else "not judged, it has no schedule"
+    return f"{version.uri}  {decision}" + (f"; {outcome.collapsed}" if outcome.collapsed else "")
 
 
 def run_steps(
@@ -84,6 +145,7 @@ def run_steps(
         outcome = TrainFlowResult(run, training.steps, model=policy_name(recipe))
         facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})
         validated, warmed, rewarded, tuned = training.validated, training.warmed, training.rewarded, training.tuned
+        outcome.made = tuned or warmed
         if tuned is None:
             write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
             return outcome, validated

@@ -39,7 +39,7 @@ def plan(
     from models.recipes.plan.report import planned
 
     loaded, whence = load_recipe(recipe, overrides or []), ""
-    if is_registered(loaded.policy.base or ""):
+    if is_registered(loaded.policy.base):
         from tasks.registered.base import current_base
         from tasks.tracking import store
 

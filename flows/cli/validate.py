@@ -80,8 +80,9 @@ def _errors(recipe: str, overrides: list[str], schema: dict[str, Any], loads: bo
             loads = True
         if loads:
             from models.recipes.load import load_recipe
+            from models.recipes.stages import stages_before
 
-            load_recipe(recipe, overrides)
+            stages_before(load_recipe(recipe, overrides))
     except UserError as error:
         return list(error.args), loads
     return [], loads

@@ -78,9 +78,11 @@ def call_validation(opened: FlowContext, data: Prepared, refresh: bool = False) 
     """Validate the prepared data of the recipe.
 
     The key is the same in every flow, so that a version is validated once for all flows. Rows that are also in a
-    held-out set are removed from the training rows.
+    held-out set of other data are removed from the training rows.
     """
-    held_out = [held.version for held in data.held_out.values()]
+    # a set with the recipe's own rows, whose prompts are rewritten, has the gate split that is kept apart already
+    others = [held for held in data.held_out.values() if held.recipe.data.name != opened.recipe.data.name]
+    held_out = [held.version for held in others]
     inputs = (data.version, held_out) if held_out else (data.version,)
     return call_step(opened, validate_data, ValidationSections(opened.recipe), *inputs, refresh=refresh)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,8 @@ from models.recipes.schema import Recipe
 from tasks.host.code_version import CodeVersion, running_version
 from tasks.host.machine import log_machine
 from tasks.pages import run_names
+from tasks.registered.base import Base, resolve_base, source_line, until_done
 from tasks.registered.base import described as as_recorded
-from tasks.registered.base import resolve_base, source_line, until_done
 from tasks.registered.recorded_recipe import log_recipe_settings
 from tasks.runner import interrupt
 from tasks.tracking import aliases, records, registry, runs, store, summaries, tags
@@ -47,11 +47,21 @@ class FlowContext:
     """Recipe, commit, seed and others: one line each on the page for reviewers."""
     page: str
     """Address of the run in the MLflow UI."""
+    base: Base | None = None
+    """Registered version that the policy begins with, if it does."""
 
 
 @contextmanager
-def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[FlowContext]:
+def open_flow(
+    kind: str, recipe: str, overrides: Sequence[str], stage: Callable[[], registry.VersionInfo] | None = None
+) -> Iterator[FlowContext]:
     """Check the recipe, lock the state folder, open the MLflow run, and close it with the status of the flow.
+
+    Args:
+        kind: kind of the flow.
+        recipe: path or name of a recipe.
+        overrides: `key.path=value` each.
+        stage: see `tasks.registered.base.resolve_base`.
 
     Raises:
         UserError: the recipe is wrong, a file that it names is missing, or other runs use the folder for too long.
@@ -64,7 +74,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
         stoppable.what = f"{kind} {loaded_recipe.name}"
         require_files(loaded_recipe)
         home = stack.enter_context(own_folder(loaded_recipe.name))
-        resolved, base = resolve_base(kind, loaded_recipe, home)
+        resolved, base = resolve_base(kind, loaded_recipe, home, stage)
         if base is not None:
             require_files(resolved)
         set_threads(resolved.policy)
@@ -111,7 +121,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
             facts["Prefect run"] = prefect
         stoppable.run, stoppable.link = run_id, page
         with closed_with(run_id), until_done(kind, loaded_recipe, home):
-            yield FlowContext(resolved, Path.cwd(), home, run_id, code, facts, page)
+            yield FlowContext(resolved, Path.cwd(), home, run_id, code, facts, page, base)
         prefect_run.describe(*summaries.name_and_note(run_id), page)
 
 

@@ -26,6 +26,7 @@ def closing_lines(outcome: TrainFlowResult, home: Path) -> str:
     from tasks.tracking.verdict_text import hand_text
 
     lines = [f"not pinned: {outcome.unpinned}", ""] if outcome.unpinned else []
+    lines += [*(f"stage      {line}" for line in outcome.stages), ""] if outcome.stages else []
     lines += [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
     lines += [
         f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.headline}"
@@ -173,6 +174,8 @@ def print_run(summary: RunSummary, home: Path) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
+    from tasks.pages import timing
+
     console = Console()
     console.print(f"[bold]{summary.line.name}[/]  {summary.line.run_id}  {summary.line.status}\n")
     console.print(Markdown(summary.description))
@@ -182,4 +185,6 @@ def print_run(summary: RunSummary, home: Path) -> None:
     console.print()
     for link in summary.data:
         console.print(f"  data {link.name:<36} {link.digest:<38} {link.context}", highlight=False, soft_wrap=True)
+    if slowest := timing.bottleneck(timing.recorded(summary.line.run_id)):
+        console.print(f"\n  slowest stage: {slowest}", highlight=False, soft_wrap=True)
     console.print(f"\n{page_address(home, 'mlflow')}{summary.address}", soft_wrap=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prefect import get_run_logger
@@ -13,8 +13,8 @@ from flows.runtime.data_steps import (
     call_held_out_validation,
     call_preparation,
     call_validation,
-    prepare_additional_data,
 )
+from flows.runtime.frozen_policies import FrozenPolicies, fit_rewards, with_named_models
 from flows.runtime.opening import FlowContext
 from flows.runtime.resumable_training import ResumableTraining
 from flows.runtime.steps import call_cached, call_step, context_of
@@ -23,28 +23,21 @@ from models.base.sections import Sections
 from models.method.learner import Role
 from models.policies.folder import given_folder
 from models.policies.hub import unpinned_base
-from models.policies.teacher import FrozenSettings
-from models.recipes.schema import Recipe
-from models.recipes.teachers import frozen_models, recipe_of
+from models.recipes.teachers import all_frozen, frozen_models
 from tasks.compute.fitting import FineTuneSections
 from tasks.data.versions import DataVersion
 from tasks.gate.judgement import OnGate
 from tasks.harness.suite import Suite
 from tasks.pages.description import UNPINNED
-from tasks.registered.policy import PolicyFiles, given_policy, policy_of_step
+from tasks.registered.policy import PolicyFiles, policy_of_step
 from tasks.registered.reward_model import RewardModelFiles, made_reward_model
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
 from tasks.steps.fine_tune import fine_tune
-from tasks.steps.fit_process_model import process_model
-from tasks.steps.fit_reward_model import RewardModelSections, reward_model
-from tasks.steps.label_pairs import JurySections, label_pairs
-from tasks.steps.label_steps import LabelSections, label_steps
 from tasks.steps.prepare_data import log_data
 from tasks.steps.report_reward import ReportSections, require_trust, reward_report
-from tasks.steps.validate_data import ValidationSections, validate_data
 from tasks.steps.warm_start import WarmStartSections, warm_start
-from tasks.tracking import runs, tags
+from tasks.tracking import registry, runs, tags
 
 
 @dataclass
@@ -145,26 +138,20 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
         key for key, settings in model_settings.items() if settings is not None and settings.address is not None
     ]
     unpinned_models = [f"which model served {key}.address cannot be determined later" for key in served_keys]
-    base = recipe.policy.base
+    base = recipe.policy.named_base
     if base is not None and given_folder(base) is None:
         unpinned_models.append(unpinned_base(base))
-    makers = {
-        role: recipe_of(settings, recipe, role) for role, settings in frozen_models(recipe).items() if settings.recipe
-    }
-    additional_data = {
-        role: prepare_additional_data(opened, maker, role)
-        for role, maker in makers.items()
-        if maker.data != recipe.data
-    }
-    for prepared_data in additional_data.values():
-        log_data(run, prepared_data.version)
+    if opened.base is not None and opened.base.of_stage:
+        reason = registry.facts_of(opened.base.version).get(tags.UNPINNED, "")
+        unpinned_models += [f"the stage {opened.base.name} is not pinned ({reason})"] if reason else []
+    frozen = FrozenPolicies(opened, all_frozen(recipe))
     unpinned = "; ".join(
         filter(
             None,
             (
                 opened.code.unpinned,
                 *data.unpinned,
-                *(prepared.version.unpinned for prepared in additional_data.values()),
+                *frozen.unpinned,
                 *unpinned_models,
             ),
         )
@@ -178,51 +165,22 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
         steps.append(call_step(opened, task, sections, *inputs, refresh=refresh, name=name))
         return steps[-1]
 
-    def fit_rewards(
-        maker: Recipe, rows: StepResult, warmed: StepResult, judges: Mapping[Role, PolicyFiles], of: str = ""
-    ) -> StepResult:
-        """Make the reward model of a recipe, for completions or for steps; a judge may give its pairs or labels."""
-        assert maker.reward_model is not None
-        sections = RewardModelSections(maker)
-        inputs: tuple[StepResult, ...] = (rows, warmed)
-        if maker.reward_model.pairs is not None:
-            inputs += (step(label_pairs, JurySections(maker), *inputs, judges, name=of and f"{of}label_pairs"),)
-        if maker.reward_model.process is None:
-            return step(reward_model, sections, *inputs, name=of and f"{of}reward_model")
-        labels = step(label_steps, LabelSections(maker), *inputs, judges, name=of and f"{of}label_steps")
-        return step(process_model, sections, *inputs, labels, name=of and f"{of}process_model")
-
-    def frozen_policy(role: Role, settings: FrozenSettings) -> PolicyFiles:
-        """Return a model that the policy learns from: the given files, or a model made by a recipe of its own."""
-        if settings.path is not None:
-            return given_policy(settings.path)
-        maker, rows = makers[role], validated
-        if role in additional_data:
-            rows = step(
-                validate_data, ValidationSections(maker), additional_data[role].version, name=f"{role}: validate_data"
-            )
-        warmed = step(warm_start, WarmStartSections(maker), rows, name=f"{role}: warm_start")
-        if maker.schedule is None:
-            return policy_of_step(warmed)
-        rewarded = None
-        if any(reward.needs_reward_model for reward in maker.rewards):
-            rewarded = fit_rewards(maker, rows, warmed, {}, f"{role}: ")
-        tuned = step(fine_tune, FineTuneSections(maker), rows, warmed, rewarded, {}, name=f"{role}: fine_tune")
-        return policy_of_step(tuned)
-
     resumable = ResumableTraining(opened, version, resume) if resume is not None else None
     validated = call_validation(opened, data, refresh)
     held_out = call_held_out_validation(opened, data, refresh)
     steps = [data.result, validated]
     for held in held_out.values():
         steps += [held.result, held.validated]
+    opened, with_models = with_named_models(opened, frozen, step, validated)
+    recipe = opened.recipe
+    held_out = {name: replace(held, recipe=with_models(held.recipe)) for name, held in held_out.items()}
     warmed = step(warm_start, WarmStartSections(recipe), validated)
     rewarded = None
     teachers: dict[Role, PolicyFiles] = {}
     if recipe.reward_model is not None:
-        if (recipe.judges_report or recipe.judges_rows) and (judge_settings := frozen_models(recipe).get("judge")):
-            teachers["judge"] = frozen_policy("judge", judge_settings)
-        rewarded = fit_rewards(recipe, validated, warmed, dict(teachers))
+        if (recipe.judges_report or recipe.judges_rows) and "judge" in frozen_models(recipe):
+            teachers["judge"] = frozen.policy("judge", step, validated)
+        rewarded = fit_rewards(step, recipe, validated, warmed, dict(teachers))
         if recipe.reward_model.report is not None:
             policies = [("before training", policy_of_step(warmed))]
             report_inputs = (made_reward_model(rewarded), policies, (), dict(teachers))
@@ -232,9 +190,9 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
         opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps, suites=suites
     )
     if recipe.schedule is not None:
-        for role, settings in frozen_models(recipe).items():
+        for role in frozen_models(recipe):
             if role not in teachers:
-                teachers[role] = frozen_policy(role, settings)
+                teachers[role] = frozen.policy(role, step, validated)
         inputs = (validated, warmed, rewarded, teachers)
         context = context_of(opened, fine_tune.name, FineTuneSections(recipe), *inputs)
         if resumable is not None:

@@ -47,7 +47,7 @@ class UseSettings:
 def reading_of(policy: PolicySettings) -> ReadingSettings:
     """Select the settings that decide how texts are encoded as tokens."""
     return ReadingSettings(
-        base=policy.base,
+        base=policy.named_base,
         tokenizer=policy.tokenizer if policy.base is None else TokenizerSettings(),
         chat=policy.chat,
         system=policy.system,

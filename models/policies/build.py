@@ -8,12 +8,13 @@ stays frozen; the adapter is merged into the folder that the policy is saved to.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import torch
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 from safetensors import SafetensorError
 
 from models.base.device import on_device
@@ -82,13 +83,34 @@ class LoraSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageSettings:
+    """A recipe that runs before this one, and whose policy this one begins with."""
+
+    recipe: Annotated[str, Field(min_length=1)]
+    """Path or name of the recipe."""
+    set: tuple[str, ...] = ()
+    """Overrides of that recipe, `key.path=value` each."""
+
+
+def _kind_of_base(base: object) -> str:
+    return StageSettings.__name__ if isinstance(base, Mapping | StageSettings) else "str"
+
+
+Base = Annotated[
+    Annotated[str, Tag("str")] | Annotated[StageSettings, Tag(StageSettings.__name__)], Discriminator(_kind_of_base)
+]
+"""The model that a policy begins with: a name, or the recipe that makes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PolicySettings:
     """Policy that is trained, under `policy:`."""
 
-    base: str | None = None
+    base: Base | None = None
     """Local model folder, GGUF file, name in the catalogue (`rewardflow base list`), hub id (OWNER/NAME@COMMIT; without
     a commit it is not pinned), or a registered version to continue training from: `champion` (the recipe's own),
-    models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`, warm-started by supervised fine-tuning."""
+    models:/NAME/VERSION, models:/NAME@ALIAS. `{recipe: NAME}`: the policy of another recipe, which runs first (a chain
+    of stages). None: a new model of `size`, warm-started by supervised fine-tuning."""
     size: SizeSettings = SizeSettings()
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None
@@ -104,6 +126,20 @@ class PolicySettings:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of matrix products; auto: bfloat16 on a GPU, float32 on a processor that emulates bfloat16, otherwise
     the faster one in a short measurement. Master weights are float32."""
+
+    @property
+    def named_base(self) -> str | None:
+        """The base as a folder, hub id or address; None for a new model.
+
+        Raises:
+            UserError: another recipe makes it. A run replaces such a base by the version that the stage made.
+        """
+        if isinstance(self.base, StageSettings):
+            raise UserError(
+                f"policy.base: the recipe {self.base.recipe} makes the model in a run of its own; give the folder of "
+                "its policy"
+            )
+        return self.base
 
     @property
     def room(self) -> int | None:

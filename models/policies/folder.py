@@ -50,9 +50,9 @@ CHAMPION, MODELS = "champion", "models:/"
 """Values of `policy.base` besides folders and hub ids: the recipe's own champion, addresses of registered versions."""
 
 
-def is_registered(base: str) -> bool:
+def is_registered(base: object) -> bool:
     """Return whether `policy.base` means a registered version; a folder of that name is written `./champion`."""
-    return base == CHAMPION or base.startswith(MODELS)
+    return isinstance(base, str) and (base == CHAMPION or base.startswith(MODELS))
 
 
 def given_folder(base: str) -> Path | None:

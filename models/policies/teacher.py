@@ -71,7 +71,28 @@ class ServedSettings(FrozenSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeacherSettings(ServedSettings):
+class ModelSettings(ServedSettings):
+    """A frozen model that parts refer to by its name, an entry of `models:`."""
+
+    _key: ClassVar[str] = "models"
+
+    def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except UserError as error:  # the recipe's check adds the key of the entry
+            raise ValueError(str(error).removeprefix("models: ").replace("models.", "")) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleSettings(ServedSettings):
+    """The model of a role, which may be an entry of `models:`."""
+
+    name: str | None = None
+    """Name of an entry of `models`, whose settings are taken; those given here replace them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherSettings(RoleSettings):
     """Teacher that the policy is distilled from, under `teacher:`; one on a server only scores given tokens."""
 
     contrast: FrozenSettings | None = None

@@ -35,7 +35,8 @@ def weights_of(policy: PolicySettings) -> int | None:
     """Estimate a policy's number of weights from its size or its base's files (4 bytes each); None without files."""
     if policy.base is None:
         return weights_of_size(policy.size, policy.tokenizer.vocabulary)
-    files = list(Path(policy.base).glob("*.safetensors")) if Path(policy.base).is_dir() else []
+    base = Path(policy.named_base or "")
+    files = list(base.glob("*.safetensors")) if base.is_dir() else []
     return sum(file.stat().st_size for file in files) // 4 if files else None
 
 

@@ -124,10 +124,13 @@ def kind_of(hint: Any) -> str:
         marks = [*around, *(mark for info in around if isinstance(info, FieldInfo) for mark in info.metadata)]
         return ", ".join(filter(None, [kind_of(inner), _bounds(marks)]))
     if get_origin(hint) in (Union, types.UnionType):
-        return ", or ".join(kind_of(each) for each in get_args(hint))
+        kinds = get_args(hint)
+        if isinstance(kinds[0], type) and issubclass(kinds[0], Part):
+            return f"part of the slot {kinds[0].slot}"
+        return ", or ".join(kind_of(each) for each in kinds)
     if get_origin(hint) is Literal:
         return " | ".join(_yaml(each) for each in get_args(hint))
-    if get_origin(hint) is tuple:
+    if get_origin(hint) in (tuple, list):
         return f"list of: {kind_of(get_args(hint)[0])}"
     if get_origin(hint) in (Mapping, dict):
         return f"mapping of names to: {kind_of(get_args(hint)[1])}"

@@ -55,8 +55,9 @@ def _parts_with(slot: Slot, suits: Callable[[Any], bool]) -> str:
 
 
 def _settings(recipe: Recipe) -> None:
-    if recipe.rollouts.misfit:
-        raise ValueError(recipe.rollouts.misfit)
+    for _, part in _named(recipe):
+        if part.misfit:
+            raise ValueError(part.misfit)
 
 
 def _groups(recipe: Recipe) -> None:
@@ -100,7 +101,7 @@ def _labels(recipe: Recipe) -> None:
     if len(deciding := [reward.label for reward in recipe.rewards if reward.verifies]) > 1:
         raise ValueError(f"rewards: {deciding[0]} and {deciding[1]} would both decide what is right in evaluations")
     for number, reward in enumerate(recipe.rewards):
-        if reward.companion and reward.by not in labels[:number]:
+        if reward.companion and reward.by and reward.by not in labels[:number]:
             raise ValueError(
                 f"rewards.{number}.by: no reward before it is labelled {reward.by!r}; "
                 f"there are {', '.join(labels[:number]) or 'none'}"
@@ -198,10 +199,11 @@ def _companions(recipe: Recipe) -> None:
                 "would overwrite the first; leave one of them out"
             )
         places[part.companion] = place
-    needed = recipe.rollouts.needs_companion
-    if needed and needed not in places:
-        names = _parts_with("advantage", lambda advantage: advantage.companion == needed)
-        raise ValueError(f"rollouts {recipe.rollouts.name} needs a {needed}; set advantage.name to {names}")
+    for reader in (recipe.rollouts, recipe.objective):
+        needed = reader.needs_companion
+        if needed and needed not in places:
+            names = _parts_with("advantage", lambda advantage, needed=needed: advantage.companion == needed)  # type: ignore[misc]
+            raise ValueError(f"{reader.slot} {reader.name} needs a {needed}; set advantage.name to {names}")
 
 
 def _token_rewards(recipe: Recipe) -> None:
@@ -265,6 +267,11 @@ def _truncated(recipe: Recipe) -> None:
 
 
 def _learners(recipe: Recipe) -> None:
+    if recipe.placement.learners > 1 and recipe.advantage.exports:
+        raise ValueError(
+            f"placement.learners is {recipe.placement.learners}, but advantage {recipe.advantage.name} writes its "
+            "companion, which must be whole; set it to 1"
+        )
     if recipe.placement.learners > 1 and recipe.schedule and recipe.schedule.optimiser.moments == "int8":
         raise ValueError(
             f"placement.learners is {recipe.placement.learners}, but schedule.optimiser.moments is int8, whose scales "

@@ -16,12 +16,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from models.base.bounds import LARGEST
 from models.base.errors import UserError, shortened
 from models.evaluation.report import summary_names
+from models.policies.build import StageSettings
 from models.policies.folder import is_registered
 from models.recipes.files import require_files
 from models.recipes.find import find_recipe
@@ -77,6 +79,7 @@ def contenders(
     metric: str,
     budget: int | None = None,
     smoke: bool = False,
+    target: float = 1.0,
 ) -> list[Contender]:
     """Return the recipes of a comparison, checked before anything starts.
 
@@ -87,11 +90,12 @@ def contenders(
         metric: held-out metric that they are compared by.
         budget: completions of each training; None: the smallest of the recipes' own budgets.
         smoke: make every recipe small.
+        target: score that the optimality gap is measured from.
 
     Raises:
         UserError: fewer than two recipes, two of one name, one that is wrong or trains no policy; they differ in what
             they must share; seed or name are set by hand; too few seeds; a metric that is not measured; a budget
-            smaller than one round.
+            smaller than one round; a target that is not a finite number.
     """
     names = [find_recipe(path).stem for path in paths]
     if len(names) < 2:
@@ -107,10 +111,17 @@ def contenders(
             raise UserError(f"--set {override}: a comparison sets {key} itself, for each of its trainings")
     if budget is not None and not 1 <= budget <= LARGEST:
         raise UserError(f"--budget {shortened(budget)}: at least one completion, {LARGEST} at most")
+    if not isfinite(target):
+        raise UserError(f"--target {target}: the optimality gap needs a finite number")
     contenders = [_contender(path, overrides, smoke) for path in paths]
     require_shared(contenders)
     for contender in contenders:
         base = contender.recipe.policy.base
+        if isinstance(base, StageSettings):
+            raise UserError(
+                f"policy.base: {contender.name} begins with the policy of {base.recipe}; run that recipe first, and "
+                "compare with --set policy.base=FOLDER"
+            )
         if base is not None and is_registered(base):
             raise UserError(f"policy.base is {base}: a comparison begins with a folder or a hub id")
         require_files(contender.recipe)

@@ -82,6 +82,8 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
                 renamed |= getattr(option, "renamed", {})
                 tags[str(getattr(option, "name", ""))] = option
                 tags[option.__name__] = option  # type: ignore[union-attr]
+            elif isinstance(option, type):
+                tags[option.__name__] = option
         if isinstance(step, str) and step not in fields and step in tags:
             current = [tags[step]]
             continue

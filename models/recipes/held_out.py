@@ -14,7 +14,15 @@ def held_out_recipes(recipe: Recipe) -> dict[str, Recipe]:
         name: recipe.model_copy(
             update={
                 "data": settings.data(name).model_copy(update={"template": recipe.data.template}),
-                "gate": replace(recipe.gate, problems=settings.problems, samples=settings.samples, fluency_margin=None),
+                "gate": replace(
+                    recipe.gate,
+                    problems=settings.problems,
+                    samples=settings.samples,
+                    fluency_margin=None,
+                    copied=None,
+                    hallucination=None,
+                ),
+                "evaluation": replace(recipe.evaluation, wrap=settings.wrap),
                 "schedule": None,
             }
         )

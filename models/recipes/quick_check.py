@@ -167,6 +167,7 @@ class _Check:
         has the errors by all types.
         An option without a type is the name of a part alone, which the merged recipe has as `{name: ...}`.
         """
+        options = [inner for option in options for inner in _alternatives(option)]
         options = [option for option in options if "enum" not in option or "type" in option]
         errors: list[list[str]] = []
         fitting: list[list[str]] = []
@@ -193,6 +194,12 @@ class _Check:
             return self._is_of_kind(value, self._definition(option["$ref"]))
         kind = "object" if "discriminator" in option else option.get("type", "string")
         return isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _alternatives(schema: Schema) -> Sequence[Schema]:
+    """Return the schemas that a schema consists of, if any of them may hold; otherwise the schema itself."""
+    inner = [] if "discriminator" in schema else schema.get("anyOf") or schema.get("oneOf") or []
+    return [each for option in inner for each in _alternatives(option)] or [schema]
 
 
 def _at(path: str, error: str) -> str:

@@ -18,6 +18,7 @@ from models.datasets.validation import ValidationSettings
 from models.engines.engine import EngineSettings
 from models.evaluation.drift import DriftSettings
 from models.evaluation.gate.gate import GateSettings
+from models.evaluation.wrapped import Wrapping
 from models.learner.supervised import SupervisedSettings
 from models.method.advantage import Advantage
 from models.method.alarm import AlarmSettings
@@ -34,8 +35,9 @@ from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.shared.jury import JurySettings
 from models.policies.aspects import ReadingSettings, UseSettings, reading_of, start_of, use_of
 from models.policies.build import PolicySettings
-from models.policies.teacher import TeacherSettings
+from models.policies.teacher import ModelSettings, TeacherSettings
 from models.recipes.combinations import check_combination
+from models.recipes.named_models import check_models, with_entries
 from models.recipes.room import check_room
 from models.recipes.suites import SuiteSettings, check_suites
 from models.recipes.timeouts import TimeoutSettings
@@ -150,6 +152,8 @@ class EvaluationSettings:
     """Subset sizes of pass@k and maj@k."""
     seed: Seed = 0
     """Seed of the sampled completions."""
+    wrap: Wrapping | None = None
+    """Rewriting of all prompts of evaluations and the gate as code; null: the prompts of the rows."""
     suites: tuple[SuiteSettings, ...] = ()
     """Tasks of lm-evaluation-harness and inspect-ai, on which base, candidate and champion are measured too."""
 
@@ -176,6 +180,8 @@ class Recipe(Section):
     """Supervised fine-tuning before all other training; null leaves it out (policy.base is then required)."""
     reward_model: RewardModelSection | None = RewardModelSection()
     """Fit of the reward model before the loop; null leaves it out."""
+    models: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], ModelSettings] = {}
+    """Frozen models by name, which parts, `teacher` and `judge` refer to."""
     teacher: TeacherSettings | None = None
     """Frozen model that the policy is distilled from, if a part requires one."""
     judge: JudgeSettings | None = None
@@ -284,9 +290,15 @@ class Recipe(Section):
         tries = self.schedule is not None and self.schedule.curriculum.tries
         return tries or any(select.refills for select in self.slots.select)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_entries(cls, raw: Any) -> Any:
+        return with_entries(raw)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         require_finite(self)  # a number that is text in the YAML is seen only now
+        check_models(self)
         if self.policy.system is not None and not self.policy.chat:
             raise ValueError("policy.system: only with policy.chat: true; without a chat template use data.template")
         if self.warm_start is None and self.policy.base is None:
@@ -297,8 +309,12 @@ class Recipe(Section):
                 raise ValueError(
                     f"gate.held_out.{name}: a data set has this name already; give the held-out set another"
                 )
-            if held_out.path is None and name not in BUILT_IN:
-                raise ValueError(f"gate.held_out.{name}: no path, and no built-in data set has this name; set a path")
+            built_in = held_out.built_in or name
+            if held_out.path is None and built_in not in BUILT_IN:
+                called = "has this name" if held_out.built_in is None else f"is called {built_in}"
+                raise ValueError(f"gate.held_out.{name}: no path, and no built-in data set {called}; set a path")
+            if built_in == self.data.name and held_out.wrap is None:
+                raise ValueError(f"gate.held_out.{name}.built_in: these are the recipe's own rows; set wrap")
         if self.gate.fluency_margin is not None and self.rollouts.episodes is not None:
             raise ValueError("gate.fluency_margin: only where the policy answers in one turn; set it to null")
         if self.schedule is None:

@@ -11,9 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from models.policies.build import StageSettings
 from models.recipes.load import load_recipe, plain
 from models.recipes.schema import Recipe
-from models.recipes.teachers import KEYS, frozen_models, recipe_of
+from models.recipes.stages import stages_before
+from models.recipes.teachers import all_frozen, key_of, recipe_of
 from models.reward_models.trust import ReportSettings
 
 MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
@@ -79,10 +81,14 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         if recipe.reward_model.report is not None:
             few = ReportSettings(problems=8, samples=samples, suffix=1, tried=2)
             settings["reward_model.report"] = json.dumps(asdict(few))
-    for role, frozen in frozen_models(recipe).items():
+    if isinstance(base := recipe.policy.base, StageSettings):
+        *_, stage = stages_before(recipe)
+        settings["policy.size"] = "{}"  # those of the small stage
+        settings["policy.base.set"] = json.dumps([*base.set, *smoke_overrides(stage)])
+    for role, frozen in all_frozen(recipe).items():
         if frozen.recipe is not None:
             small = [*frozen.set, *smoke_overrides(recipe_of(frozen, recipe, role))]
-            settings[f"{KEYS[role]}.set"] = json.dumps(small)
+            settings[f"{key_of(role)}.set"] = json.dumps(small)
     if recipe.schedule is not None:
         settings |= {"schedule.rounds": 2, "schedule.checkpoint_every": 1, "schedule.samples_every": 1}
         if recipe.schedule.curriculum.filters:

@@ -1,15 +1,18 @@
-"""Training on from a registered version: `policy.base: champion`, `models:/NAME/VERSION` or `models:/NAME@ALIAS`.
+"""Training on from a registered version: `champion`, `models:/NAME/VERSION`, `models:/NAME@ALIAS`, or that of a stage.
 
 An alias is resolved once, when a run begins, and recorded in the state folder until the run is over: a run that was
 stopped continues from the version that it began with, even if the champion has changed since. The content of a version
 is identified by the hash of its files, as for any base.
+
+A stage (`policy.base: {recipe: NAME}`) is a run of its own, which ends with a version. The version of a stage that ends
+before reinforcement learning has no verdict.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +20,15 @@ from pathlib import Path
 from models.base.atomic_write import write_file
 from models.base.errors import UserError, shortened
 from models.policies.base_models.source import read_source
+from models.policies.build import StageSettings
 from models.policies.folder import CHAMPION, MODELS, given_folder, is_registered
 from models.recipes.load import digest, plain
 from models.recipes.schema import Recipe
+from models.recipes.stages import stages_before
 from tasks.registered.files import registered_files
+from tasks.runner.step import StepResult
 from tasks.steps.promote import policy_name
-from tasks.tracking import registry
+from tasks.tracking import registry, runs, tags
 
 _ADDRESS = re.compile(rf"{re.escape(MODELS)}(?P<name>[^/@]+)(?:/(?P<version>[1-9][0-9]*)|@(?P<alias>[^/@]+))")
 
@@ -36,6 +42,8 @@ class Base:
     """Its address in the recipe, such as `champion`."""
     resumed: bool = False
     """Whether it is the version that an earlier, stopped run began with."""
+    of_stage: bool = False
+    """Whether a stage of the recipe's chain made it."""
 
     @property
     def name(self) -> str:
@@ -76,6 +84,41 @@ def named_version(base: str, model: str) -> registry.VersionInfo:
     return version
 
 
+def version_of_stage(model: str, made: StepResult, run: str) -> registry.VersionInfo:
+    """Return the version with the policy that a stage made; it is registered if it is not yet.
+
+    Args:
+        model: registered name of the stage's policies.
+        made: result of the stage's last training.
+        run: MLflow run of the stage's flow.
+    """
+    known = registry.find_by_tag(model, tags.WEIGHTS_SHA256, made.digest)
+    origin = runs.inherited_tags(run)
+    if known:
+        if registry.facts_of(known[0]).get(tags.UNPINNED) and not origin.get(tags.UNPINNED):
+            registry.annotate(model, known[0].version, origin | {tags.UNPINNED: ""})
+        return known[0]
+    facts = origin | {tags.WEIGHTS_SHA256: made.digest, tags.RUN: run}
+    return registry.version_info(model, registry.register(model, made.links["model_id"], facts))
+
+
+def newest_start(recipe: Recipe) -> registry.VersionInfo:
+    """Return the version of the stage before a recipe from which the recipe's newest policy was trained.
+
+    Raises:
+        UserError: the recipe has no policy that began with this stage.
+    """
+    *_, stage = stages_before(recipe)
+    for version in registry.versions(policy_name(recipe)):
+        name, _, number = registry.facts_of(version).get(tags.BASE_VERSION, "").rpartition("/")
+        if name == policy_name(stage):
+            return registry.version_info(name, int(number))
+    raise UserError(
+        f"policy.base.recipe: {recipe.name} has no policy yet that was trained on from {stage.name}; run {recipe.name} "
+        "first"
+    )
+
+
 def note_of(kind: str, recipe: Recipe, home: Path) -> Path:
     """Return the path of the file that records which version an unfinished flow of the recipe began with.
 
@@ -85,7 +128,9 @@ def note_of(kind: str, recipe: Recipe, home: Path) -> Path:
     return home / "bases" / f"{kind}-{digest(plain(recipe))[:24]}.json"
 
 
-def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | None]:
+def resolve_base(
+    kind: str, recipe: Recipe, home: Path, stage: Callable[[], registry.VersionInfo] | None = None
+) -> tuple[Recipe, Base | None]:
     """Replace a registered base in the recipe by its model folder; return the recipe and the version.
 
     The version is None, and the recipe unchanged, if its base is not a registered version.
@@ -94,11 +139,15 @@ def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | 
         kind: kind of the flow.
         recipe: as it was read.
         home: the state folder, where the version is recorded until `until_done`.
+        stage: returns the version that the stage before the recipe made; None: the one that the recipe's newest policy
+            began with.
 
     Raises:
         UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
-    address = recipe.policy.base or ""
+    if isinstance(recipe.policy.base, StageSettings):
+        return _with_stage(recipe, recipe.policy.base, newest_start(recipe) if stage is None else stage())
+    address = recipe.policy.named_base or ""
     if not is_registered(address):
         return recipe, None
     note, earlier = note_of(kind, recipe, home), None
@@ -116,10 +165,15 @@ def current_base(recipe: Recipe) -> tuple[Recipe, Base | None]:
     Raises:
         UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
-    address = recipe.policy.base or ""
+    address = recipe.policy.named_base or ""
     if not is_registered(address):
         return recipe, None
     base = Base(named_version(address, policy_name(recipe)), address)
+    return _with_folder(recipe, base), base
+
+
+def _with_stage(recipe: Recipe, settings: StageSettings, version: registry.VersionInfo) -> tuple[Recipe, Base]:
+    base = Base(version, f"the recipe {settings.recipe}", of_stage=True)
     return _with_folder(recipe, base), base
 
 
@@ -141,7 +195,8 @@ def source_line(recipe: Recipe) -> str:
     Args:
         recipe: with its base as a folder, see `resolve_base`.
     """
-    folder = given_folder(recipe.policy.base) if recipe.policy.base is not None else None
+    named = recipe.policy.named_base
+    folder = given_folder(named) if named is not None else None
     source = read_source(folder) if folder is not None else None
     return source.origin if source is not None else ""
 

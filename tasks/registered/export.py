@@ -31,6 +31,7 @@ from tasks.registered.evaluation_difference import metric_names, read_answers
 from tasks.registered.files import registered_files
 from tasks.registered.recorded_recipe import WHOLE
 from tasks.tracking import registry, tags
+from tasks.tracking.lineage import stages_of
 from tasks.tracking.recorded import VersionRecord, read_text
 from tasks.tracking.registry import VersionInfo
 from tasks.tracking.verdict_record import verdict_of
@@ -263,6 +264,7 @@ def card_of(record: VersionRecord, version: VersionInfo, folder: Path, licence: 
         "reward model": facts.get(tags.REWARD_MODEL_VERSION, ""),
         "merged from": facts.get(tags.MERGED_FROM, ""),
         "trained on from": facts.get(tags.BASE_VERSION, ""),
+        "stages": " -> ".join(f"{stage.name}/{stage.version}" for stage in stages_of(version)),
         "base model": facts.get(tags.BASE_SOURCE, ""),
         "weights sha256": facts.get(tags.WEIGHTS_SHA256, ""),
         "MLflow run": record.run,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
+from models.policies.build import StageSettings
 from models.policies.folder import MODELS, is_registered
 from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
@@ -59,7 +60,8 @@ def recorded_arguments(record: VersionRecord) -> tuple[str, list[str]]:
 def read_recorded_recipe(record: VersionRecord) -> tuple[Recipe, Path]:
     """Read the recipe of a version or run again, from its file and the recorded overrides; return it and the file.
 
-    A base that was the champion is replaced by the version that was champion then.
+    A base that was the champion is replaced by the version that was champion then, and a stage by the version that it
+    made.
 
     Raises:
         UserError: file and overrides are not recorded, or the recipe cannot be read.
@@ -67,6 +69,6 @@ def read_recorded_recipe(record: VersionRecord) -> tuple[Recipe, Path]:
     file, overrides = recorded_arguments(record)
     recipe = load_recipe(file, overrides)
     base = record.facts.get(tags.BASE_VERSION, "")
-    if base and is_registered(recipe.policy.base or ""):
+    if base and (is_registered(recipe.policy.base) or isinstance(recipe.policy.base, StageSettings)):
         recipe = load_recipe(file, [*overrides, f"policy.base={MODELS}{base}"])
     return recipe, find_recipe(file)

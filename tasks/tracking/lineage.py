@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from models.base.errors import UserError
 from tasks.tracking import registry, store, tags
 from tasks.tracking.registry import VersionInfo
 from tasks.tracking.runs import PARENT_TAG
@@ -51,6 +53,8 @@ class Lineage:
     """Metrics of the evaluation run."""
     verdict: VerdictRecord | None
     """The gate's verdict on the version."""
+    stages: tuple[VersionOrigin, ...] = ()
+    """Versions of other models that the policy was trained on from, one after the other, the first stage first."""
 
     @property
     def data(self) -> tuple[DataLink, ...]:
@@ -82,7 +86,25 @@ def lineage(name: str, version: int) -> Lineage:
         evaluation_run=evaluation_run,
         evaluation=dict(sorted(evaluated_run.data.metrics.items())) if evaluated_run else {},
         verdict=verdict_of(facts),
+        stages=tuple(_origin(stage) for stage in stages_of(policy)),
     )
+
+
+def stages_of(version: VersionInfo) -> list[VersionInfo]:
+    """Return the versions of other models that a version was trained on from, the first stage first.
+
+    An earlier version of the same model (`policy.base: champion`) is not a stage and ends the list, as does a version
+    that was deleted.
+    """
+    stages: list[VersionInfo] = []
+    names = {version.name}
+    while stage := _version_or_none(registry.facts_of(version).get(tags.BASE_VERSION, "")):
+        if stage.name in names:
+            break
+        stages.append(stage)
+        names.add(stage.name)
+        version = stage
+    return stages[::-1]
 
 
 def render(chain: Lineage, metrics_shown: int = 12) -> str:
@@ -95,6 +117,11 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
         ("raw data", [_raw_line(link) for link in raw]),
         ("prepared data", [_data_line(link) for link in prepared]),
     ]
+    for origin in chain.stages:
+        title = f"stage {origin.version.name} version {origin.version.version}{_in_brackets(origin.version.aliases)}"
+        data_lines = [_data_line(link) for link in origin.data if link.context != "raw"]
+        shown_facts = (("recipe", tags.RECIPE), ("seed", tags.SEED), ("trained on from", tags.BASE_VERSION))
+        sections.append((title, _fact_lines(origin, shown_facts) + data_lines))
     if chain.reward_model:
         version = chain.reward_model.version
         pin_note = (
@@ -157,6 +184,12 @@ def _origin(version: VersionInfo) -> VersionOrigin:
     return VersionOrigin(
         version, registry.facts_of(version), _name(run), _data_of_run(run), tuple(_models_read(run).values())
     )
+
+
+def _version_or_none(text: str) -> VersionInfo | None:
+    with suppress(UserError):
+        return _find_version(text)
+    return None
 
 
 def _find_version(text: str) -> VersionInfo | None:

@@ -39,12 +39,22 @@ class Unregistered:
 def needed_runs() -> dict[str, Need]:
     """Return run id -> need, for every run behind a registered version: the flow's, its steps' and the reused ones.
 
-    If several versions need a run, lasting needs take precedence.
+    If several versions need a run, lasting needs take precedence. A version needs the stages that it was trained on
+    from.
     """
     needs: dict[str, Need] = {}
-    for name in registry.model_names():
-        for version in registry.versions(name):
-            need = _need(version)
+    listed = {name: registry.versions(name) for name in registry.model_names()}
+    own = {(version.name, version.version): _need(version) for versions in listed.values() for version in versions}
+    for versions in listed.values():
+        for version in versions:  # the stages of a lasting version last too
+            if (need := own[version.name, version.version]).lasting:
+                for stage in lineage.stages_of(version):
+                    if not own[stage.name, stage.version].lasting:
+                        reason = f"{stage.name} version {stage.version}, from which {need.why} was trained"
+                        own[stage.name, stage.version] = Need(reason, lasting=True)
+    for versions in listed.values():
+        for version in versions:
+            need = own[version.name, version.version]
             facts = registry.facts_of(version)
             runs = {version.run_id, facts.get(tags.EVALUATION_RUN, ""), *_family(facts.get(tags.RUN, ""))} - {""}
             for run_id in runs:

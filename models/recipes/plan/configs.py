@@ -11,6 +11,7 @@ from models.policies.build import config_of
 from models.policies.folder import is_registered
 from models.policies.hub import origin_of
 from models.recipes.schema import Recipe
+from models.recipes.stages import first_stage
 from models.recipes.teachers import frozen_models, recipe_of
 
 
@@ -23,7 +24,8 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
     """
     from transformers import AutoConfig
 
-    base, size = recipe.policy.base, recipe.policy.size
+    first = first_stage(recipe)
+    base, size = first.policy.named_base, first.policy.size
     if base is not None and is_registered(base):  # the recipe's size need not be that of the version
         raise UserError(f"policy.base: {base} is a registered version; give the folder of its files")
     if base is not None:
@@ -38,8 +40,10 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
                     f"policy.base: the config.json of {base} is not here; name a folder, or give policy.size and "
                     "policy.tokenizer.vocabulary as the base has them"
                 ) from None
-    origin_of_size = "policy.size of the recipe" if base is None else f"policy.size of the recipe; {base} is not here"
-    return config_of(size, recipe.policy.tokenizer.vocabulary), origin_of_size
+    origin_of_size = f"policy.size of the {'recipe' if first is recipe else f'first stage, {first.name}'}"
+    if base is not None:
+        origin_of_size += f"; {base} is not here"
+    return config_of(size, first.policy.tokenizer.vocabulary), origin_of_size
 
 
 def judge_config(recipe: Recipe, policy: Any) -> Any | None:

@@ -52,6 +52,12 @@ def test_every_seat_that_learns_counts_in_a_round() -> None:
     assert load_recipe("self_play_kuhn").largest_round == 1536
 
 
+@pytest.mark.parametrize("target", [float("nan"), float("inf")])
+def test_a_target_that_is_no_finite_number_is_refused(target: float) -> None:
+    with pytest.raises(UserError, match=f"--target {target}: the optimality gap needs a finite number"):
+        contenders(RUN, (), 2, "sampled_accuracy", target=target)
+
+
 def test_a_budget_below_one_round_is_refused() -> None:
     with pytest.raises(UserError, match=r"--budget 500: a round of grpo is 512 completions"):
         compared(*RUN, budget=500)
