@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from prefect import flow
 
 from flows.runtime.data_steps import call_preparation, call_validation
+from flows.runtime.frozen_policies import evaluated_with_models
 from flows.runtime.opening import open_flow
 from flows.runtime.parameters import Overrides
 from flows.runtime.steps import call_step
@@ -51,6 +52,7 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
         log_data(opened.run_id, data.version, "measured on")
         rewarded = reward_model_of(version, opened.recipe)[1] if version is not None else None
         validated = call_validation(opened, data)
+        opened, _, _ = evaluated_with_models(opened, validated)
         sections = ShownSections(opened.recipe)
         with shared_engine(opened.recipe.placement):
             inputs = (files, validated, rewarded)

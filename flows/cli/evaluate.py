@@ -25,34 +25,57 @@ def evaluate(
         ),
     ],
     strategy: Annotated[
-        str, typer.Option("--strategy", help="Strategy for each turn; `rewardflow parts strategy` lists them.")
-    ],
+        str,
+        typer.Option(
+            "--strategy",
+            help="Strategy for each turn; `rewardflow parts strategy` lists them. Required without --sweep.",
+        ),
+    ] = "",
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Compare strategies at several budgets, by difficulty of the problems.")
+    ] = False,
     recipe: Annotated[
         str, typer.Option("--recipe", help="Recipe with the problems and episodes. Default: the version's recipe.")
     ] = "",
     overrides: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe, or `strategy.KEY` of the strategy."
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Override a key of the recipe, `strategy.KEY` of the strategy, or `sweep.KEY` of the sweep.",
         ),
     ] = None,
     model: ModelOption = "",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the result of a sweep as JSON.")
+    ] = None,
 ) -> None:
     """Evaluate a policy with and without an evaluation strategy, on the same problems. Nothing is trained.
 
     The output shows the gain of the strategy with its interval, and its cost: calls per turn, tokens read and written.
     Both evaluations are child runs of one run.
 
+    With --sweep, several strategies are measured at several budgets (answers per turn) with several scorers. The best
+    for each difficulty is chosen on one half of the problems, and its gain is measured on the other. Settings:
+    sweep.strategies, sweep.budgets, sweep.scorers and sweep.difficulty. A measured cell is not measured again.
+
     Example: `rewardflow evaluate champion --strategy vote --set strategy.drafts=9`
     """
     from models.recipes.find import find_recipe
 
+    if sweep == bool(strategy):
+        raise UserError("name either a strategy (--strategy NAME) or a sweep over several (--sweep)")
+    if json_file is not None and not sweep:
+        raise UserError("--json: it is for the result of a sweep; add --sweep")
     if recipe:
         find_recipe(recipe)
     from models.recipes.strategy import read_strategy
+    from models.recipes.sweep import read_sweep
 
     # This reports errors before Prefect starts, which takes seconds.
-    _, strategy_overrides = read_strategy(strategy, overrides or [])
+    chosen = overrides or []
+    own_overrides = read_sweep(chosen)[1] if sweep else read_strategy(strategy, chosen)[1]
     from models.policies.folder import check_model_folder
     from models.recipes.load import load_recipe
     from tasks.registered.recorded_recipe import recorded_arguments
@@ -73,7 +96,7 @@ def evaluate(
         policy_address = f"{record.version.name}/{record.version.version}"
         if not recipe:
             recipe, recipe_overrides = recorded_arguments(record)
-    load_recipe(recipe, [*recipe_overrides, *strategy_overrides])
+    load_recipe(recipe, [*recipe_overrides, *own_overrides])
     require_space(state_folder())
     writable_state_folder()
     from flows.runtime import console
@@ -81,10 +104,26 @@ def evaluate(
 
     server_answers = temporary_server.start(state_folder())
     from flows.evaluate_strategy import evaluate_strategy
-    from flows.runtime.outcome import strategy_lines
+    from flows.evaluate_sweep import evaluate_sweep
+    from flows.runtime.outcome import columns, strategy_lines
 
     console.quiet(caller_prints_error=True)
     server_answers()
-    comparison = evaluate_strategy(policy_address, strategy, recipe, [*recipe_overrides, *(overrides or [])])
+    if not sweep:
+        comparison = evaluate_strategy(policy_address, strategy, recipe, [*recipe_overrides, *chosen])
+        interrupt.raise_again()
+        print(strategy_lines(comparison.run, comparison.plain, comparison.strategy, state_folder()))
+        return
+    run, result = evaluate_sweep(policy_address, recipe, [*recipe_overrides, *chosen])
     interrupt.raise_again()
-    print(strategy_lines(comparison.run, comparison.plain, comparison.strategy, state_folder()))
+    from flows.servers.servers import page_address
+    from models.base.atomic_write import write_file
+    from tasks.pages.sweep_page import as_json, cell_rows, choice_rows
+    from tasks.tracking.summaries import page_of_run
+
+    if json_file is not None:
+        write_file(json_file, as_json(result))
+    print("\naccuracy in percent with 95 % intervals; tokens written, tokens scored and time per turn")
+    for rows in (cell_rows(result), choice_rows(result)):
+        print("\n".join(["", *columns([list(rows[0]), *(list(row.values()) for row in rows)])]))
+    print(f"\nrun        {page_address(state_folder(), 'mlflow')}{page_of_run(run)}")

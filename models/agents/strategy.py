@@ -13,6 +13,7 @@ calls per turn is declared in advance and enforced.
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +22,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from models.agents.turn_scorer import NO_SCORER, ScorerSettings, TurnScorer
+from models.base.errors import UserError
 from models.base.seeds import call_seed
 from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
+from models.engines.voice import NOT_JOINT, JointDecoding, JointEngine
 from models.method.registry import Part
 from models.text.bridge import Bridge, bridge_of
 from models.text.encoding import Codec
@@ -56,6 +60,20 @@ class Strategy(Part):
     def partners(self) -> tuple[str, ...]:
         """Partners that the policy is measured with, each in turn: versions (NAME/VERSION) or model folders."""
         return ()
+
+    @property
+    def joint(self) -> bool:
+        """Whether other models or terms choose each token together with the policy, which vLLM does not support."""
+        return False
+
+    @property
+    def scorer(self) -> ScorerSettings:
+        """Scorer of its turns; a setting, if the strategy needs one."""
+        return NO_SCORER
+
+    def at_budget(self, answers: int) -> Strategy | None:
+        """Return the strategy with about `answers` answers per turn, for a sweep; None: it has no such setting."""
+        return None
 
     @property
     @abstractmethod
@@ -92,6 +110,10 @@ class Spent:
     """Tokens of the completions."""
     no_room: int = 0
     """Calls that were skipped because the engine has no room for them."""
+    scored: int = 0
+    """Tokens that the scorer read, if it is another model than the policy."""
+    seconds: float = 0.0
+    """Wall time of the turns, seconds."""
 
     def metrics(self) -> dict[str, float]:
         """Return the counts by name, for the run's metrics."""
@@ -103,6 +125,8 @@ class Spent:
             "strategy/tokens_read": float(self.read),
             "strategy/tokens_written": float(self.written),
             "strategy/no_room": float(self.no_room),
+            "strategy/tokens_scored": float(self.scored),
+            "strategy/seconds": self.seconds,
         }
 
 
@@ -113,22 +137,41 @@ class CountedPolicy:
         engine: runs the policy.
         codec: the policy's tokenizer.
         room: largest number of tokens of a prompt and its answer together.
+        scorer: scores turns; None: only the likelihood is available.
     """
 
-    def __init__(self, engine: Engine, codec: Codec, room: int) -> None:
+    def __init__(self, engine: Engine, codec: Codec, room: int, scorer: TurnScorer | None = None) -> None:
         self.spent = Spent()
         self.vocabulary = engine.vocabulary
+        self.tokenizer = codec.tokenizer
         self._engine, self._codec, self._room, self._calls_left = engine, codec, room, 0
+        self._scorer = scorer
 
     def begin(self, turns: int, calls: int) -> None:
         """Count `turns` new turns, and allow `calls` calls for all of them together."""
         self.spent.turns += turns
         self._calls_left = calls
 
-    def draft(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
-        """Generate a completion for each request as given, [requests]: the policy's turn without a strategy."""
+    def draft(
+        self, requests: Sequence[CompletionRequest], drawing: TokenSampling, joint: JointDecoding | None = None
+    ) -> list[Generated]:
+        """Generate a completion for each request as given, [requests]: the policy's turn without a strategy.
+
+        Args:
+            requests: as they are.
+            drawing: how tokens are drawn.
+            joint: models and terms that choose each token together with the policy; None: the policy alone.
+
+        Raises:
+            UserError: the engine does not decode together with other models.
+        """
         self._count(len(requests), (request.prompt for request in requests))
-        completions = self._engine.complete(requests, drawing)
+        if joint is None:
+            completions = self._engine.complete(requests, drawing)
+        elif isinstance(self._engine, JointEngine):
+            completions = self._engine.complete_with(requests, drawing, joint)
+        else:
+            raise UserError(NOT_JOINT)
         self.spent.written += sum(len(generated.tokens) for generated in completions)
         return completions
 
@@ -165,6 +208,44 @@ class CountedPolicy:
             else []
         )
         return [sum(next(scored)) if fit else float("-inf") for fit in fits]
+
+    def values(
+        self, scorer: ScorerSettings, prompts: Sequence[Sequence[int]], turns: Sequence[Sequence[int]]
+    ) -> list[float]:
+        """Return the value of each turn after its history by `scorer`, [turns]; equal turns are scored once.
+
+        Args:
+            scorer: the strategy's.
+            prompts: ids of the histories, [turns].
+            turns: ids of whole turns or of their beginnings, not empty, [turns].
+
+        Raises:
+            UserError: the scorer's model was not opened.
+        """
+        if scorer.name == "none":
+            return [0.0] * len(turns)
+        rows = [(tuple(prompt), tuple(turn)) for prompt, turn in zip(prompts, turns, strict=True)]
+        distinct = list(dict.fromkeys(rows))
+        of_prompts, of_turns = [prompt for prompt, _ in distinct], [turn for _, turn in distinct]
+        if scorer.name == "likelihood":
+            sums = self.score(of_prompts, of_turns)
+            known = {row: total / len(row[1]) for row, total in zip(distinct, sums, strict=True)}
+        elif self._scorer is None:
+            raise UserError(f"strategy.scorer: the model of {scorer.name} is not open; name its folder as path")
+        else:
+            before = self._scorer.read
+            known = dict(zip(distinct, self._scorer(of_prompts, of_turns) if distinct else [], strict=True))
+            self.spent.scored += self._scorer.read - before
+        return [known[row] for row in rows]
+
+    def marked_tokens(self, marks: Sequence[str]) -> tuple[int, ...]:
+        """Return the ids of the tokens that end a step: those whose text holds one of `marks`, rising."""
+        return tuple(token for token, text in enumerate(self._codec.token_texts) if any(mark in text for mark in marks))
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Ids of the tokens that end a turn."""
+        return self._codec.ends
 
     def extended(self, history: Sequence[int], reply: Sequence[int], words: str) -> tuple[int, ...]:
         """Extend a history by the policy's reply and a message with `words`, up to the next reply, as ids.
@@ -216,6 +297,28 @@ def request_of_call(request: CompletionRequest, call: int, prompt: Sequence[int]
     return replace(request, prompt=request.prompt if prompt is None else prompt, seed=call_seed(request.seed, call))
 
 
+def drafts_of(
+    policy: CountedPolicy,
+    requests: Sequence[CompletionRequest],
+    drawing: TokenSampling,
+    drafts: int,
+    temperature: float,
+) -> list[list[Generated]]:
+    """Sample several drafts of each turn, [requests][drafts]; the first has the turn's seed.
+
+    Args:
+        policy: generates them.
+        requests: of the turns.
+        drawing: how a policy without a strategy draws a turn.
+        drafts: number of drafts of each turn; a single one is the policy's own turn.
+        temperature: of several drafts if the turn would be greedy, because greedy drafts are all the same.
+    """
+    greedy = drafts > 1 and not drawing.temperature
+    sampling = replace(drawing, temperature=temperature) if greedy else drawing
+    flat = policy.draft([request_of_call(request, call) for request in requests for call in range(drafts)], sampling)
+    return [flat[at : at + drafts] for at in range(0, len(flat), drafts)]
+
+
 class Strategic(Engine):
     """A policy with a strategy, as an engine that evaluations draw turns from.
 
@@ -224,11 +327,14 @@ class Strategic(Engine):
         codec: the policy's tokenizer.
         strategy: makes the turns.
         room: largest number of tokens of a prompt and its answer together.
+        scorer: scores turns for the strategy; None: only the likelihood is available.
     """
 
-    def __init__(self, engine: Engine, codec: Codec, strategy: Strategy, room: int) -> None:
+    def __init__(
+        self, engine: Engine, codec: Codec, strategy: Strategy, room: int, scorer: TurnScorer | None = None
+    ) -> None:
         self.dtype, self.vocabulary, self.longest = engine.dtype, engine.vocabulary, engine.longest
-        self.policy = CountedPolicy(engine, codec, room)
+        self.policy = CountedPolicy(engine, codec, room, scorer)
         self._engine, self._strategy = engine, strategy
 
     def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
@@ -236,7 +342,10 @@ class Strategic(Engine):
         if drawing.log_probs:
             raise ValueError("a strategy has no log-probs: nothing is trained on what it says")
         self.policy.begin(len(requests), self._strategy.most_calls * len(requests))
-        return self._strategy.turns(self.policy, requests, drawing)
+        started = time.perf_counter()
+        turns = self._strategy.turns(self.policy, requests, drawing)
+        self.policy.spent.seconds += time.perf_counter() - started
+        return turns
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`; scores are the policy's own."""

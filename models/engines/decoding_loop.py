@@ -4,6 +4,8 @@ With several voices the next token comes from the geometric mixture of their dis
 
     p(token)  proportional to  product over the voices of p_voice(token)^weight
 
+Weights may be negative, and terms such as a value of each token may be added (`models.engines.voice`).
+
 All voices read the same tokens in step, each with its own keys and values (`models.engines.shared_decoding`). One voice
 of weight 1 is that model's own distribution, to the last digit. A voice may only have a veto: tokens that it finds too
 unlikely are not drawn, and the others' mixture is normalised over the rest. Alternatively, two voices take turns: a
@@ -13,17 +15,17 @@ switch decides at every token which of them writes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.engines.random_points import TOKENS, WRITERS, points_of
 from models.engines.shared_decoding import Decoding
-from models.learner.distribution import MODEL_DISTRIBUTION, Distribution
+from models.engines.voice import AddedTerm, TermState, Voice
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution, least_kept
 from models.learner.fused_log_probs import next_token_log_probs
 from models.learner.log_probs import output_head, row_states
 from models.text.end_ids import Ends, all_of
@@ -34,22 +36,6 @@ NARROW_EVERY = 8
 """Steps after which finished sequences may be dropped."""
 WORTH_NARROWING = 0.8
 """Finished sequences are dropped if at most this share of the rows remains."""
-
-
-@dataclass(frozen=True)
-class Voice:
-    """A model that takes part in the choice of the next token."""
-
-    opened: Callable[[], AbstractContextManager[nn.Module]]
-    """Context for reading the model; models that share weights can differ by it. Packed attention is already set up."""
-    weight: float = 1.0
-    """Exponent of the voice's distribution."""
-    autocast: torch.dtype | None = None
-    """Precision of the matrix products; None: that of the weights."""
-    veto_top_p: float | None = None
-    """Veto only: of its likeliest tokens, those that hold this probability together may be drawn. None: no veto."""
-    sharded: bool = False
-    """Whether its weights are split over several ranks."""
 
 
 Switch = Callable[[Tensor, Tensor | None], Tensor]
@@ -73,30 +59,38 @@ def complete(
     end: Ends,
     most: int,
     switch: Switch | None = None,
+    terms: Sequence[AddedTerm] = (),
 ) -> list[Generated]:
     """Generate a completion for each request, [requests].
 
     Args:
         voices: the models that generate, at least one, on one device.
         requests: requested completions; neighbours with the same prompt share its keys and values.
-        drawing: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
-            are for a single voice only, because the truncated distributions of two may have no token in common.
+        drawing: how tokens are drawn. The temperature is that of the mixture with its terms. Top-k and top-p cut the
+            mixture with its terms, not each voice, because the truncated distributions of two may have no token in
+            common.
         end: the token that ends every completion, or all that do.
         most: completions that are generated at the same time; affects memory only.
         switch: chooses between two voices at every token, regardless of weights; the completions are `Switched`, with
             the log-probs of the writer. It uses its own random points, so a voice that always writes produces the same
             text as alone. None: the voices form a mixture.
+        terms: terms that are added to the mixture's log-probs.
 
     Raises:
-        ValueError: a switch is given, but not two voices without a veto.
+        ValueError: a switch is given, but not two voices without a veto, or it is given with terms; no voice has a
+            weight.
     """
-    if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
+    if switch is not None and (terms or [voice.veto_top_p for voice in voices] != [None, None]):
         raise ValueError("a switch chooses between two voices that have a say")
+    if switch is None:
+        voices = [voice for voice in voices if not voice.silent]
+    if all(voice.veto_top_p is not None for voice in voices):
+        raise ValueError("no voice has a weight")
     completions: dict[int, Generated] = {}
     for groups in batches(requests, most):
         places = [place for group in groups for place in group]
         batch = _Batch(tuple(requests[place] for place in places), len(groups), drawing, all_of(end))
-        completions |= zip(places, _complete_together(voices, batch, switch), strict=True)
+        completions |= zip(places, _complete_together(voices, batch, switch, terms), strict=True)
     return [completions[place] for place in range(len(requests))]
 
 
@@ -139,9 +133,12 @@ class _Batch:
 class _Reading:
     """State of a voice during decoding."""
 
-    def __init__(self, voice: Voice, batch: _Batch) -> None:
+    def __init__(self, voice: Voice, batch: _Batch, whole: bool) -> None:
+        """Read nothing yet; `whole`: the voice's distribution is not truncated, because the mixture is."""
         self.voice = voice
         self.distribution = distribution_of(batch.drawing)
+        if whole:
+            self.distribution = replace(self.distribution, top_p=1.0, top_k=0)
         if voice.veto_top_p is not None:
             self.distribution = replace(self.distribution, top_p=voice.veto_top_p)
         with voice.opened() as model:
@@ -163,11 +160,13 @@ class _Reading:
         return next_token_log_probs(states, self.head, self.distribution)
 
 
-def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> list[Generated]:
+def _complete_together(
+    voices: Sequence[Voice], batch: _Batch, switch: Switch | None, terms: Sequence[AddedTerm]
+) -> list[Generated]:
     """Return the completions of a batch, [requests]."""
     # The buffers in which a sharded model's weights are gathered are written again when it learns.
     with torch.no_grad() if any(voice.sharded for voice in voices) else torch.inference_mode():
-        drawn, drawn_log_probs, by_first = _decode(voices, batch, switch)
+        drawn, drawn_log_probs, by_first = _decode(voices, batch, switch, terms)
     # Rows are copied outside of it: a slice would keep the whole tensor in memory, and could not be used in a gradient.
     rows = list(drawn_log_probs.cpu()) if batch.drawing.log_probs else [None] * len(drawn)
     completions = [
@@ -182,12 +181,17 @@ def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | 
     ]
 
 
-def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tuple[Tensor, Tensor, Tensor]:
+def _decode(
+    voices: Sequence[Voice], batch: _Batch, switch: Switch | None, terms: Sequence[AddedTerm]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return tokens, their log-probs, and whether the first voice wrote them, [requests, longest] each.
 
     Values after an end token, or after a request's longest completion, are undefined.
     """
-    readings = [_Reading(voice, batch) for voice in voices]
+    speaking = sum(voice.veto_top_p is None for voice in voices)
+    joint = switch is None and (speaking > 1 or len(terms) > 0)
+    readings = [_Reading(voice, batch, joint and voice.veto_top_p is None) for voice in voices]
+    states_of_terms = [term.begin(batch.requests, batch.group_size) for term in terms]
     place = readings[0].place
     requests, prompts, samples, longest = batch.requests, batch.prompts, batch.group_size, batch.longest
     ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
@@ -209,6 +213,8 @@ def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tu
         alive_rows = row_of_place[alive_flat]
         if switch is None:
             log_probs = _mixture_log_probs(readings, states)
+            if joint:
+                log_probs = _with_terms(log_probs, states_of_terms, row_of_place, step, batch.drawing)
         else:
             first = switch(states[1], None if choices is None else choices[row_of_place, step])
             log_probs = _writer_log_probs(readings, states, first)
@@ -228,6 +234,8 @@ def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tu
                 members = alive[kept_prompts].int().argsort(dim=1, descending=True, stable=True)[:, :widest]
                 for reading in readings:
                     reading.decoding.narrow(kept_prompts, members)
+                for state in states_of_terms:
+                    state.narrow(kept_prompts, members)
                 rows, alive, rooms, tokens = (
                     wide[kept_prompts[:, None], members] for wide in (rows, alive, rooms, tokens)
                 )
@@ -236,6 +244,8 @@ def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tu
         for reading in readings:
             reading.decoding.step = step
         states = [reading.read(tokens, places) for reading in readings]
+        for state in states_of_terms:
+            state.read(tokens, rows.flatten(), step)
     return drawn, drawn_log_probs, by_first
 
 
@@ -250,9 +260,29 @@ def _mixture_log_probs(readings: Sequence[_Reading], states: Sequence[Tensor]) -
     for voice, log_probs in voice_log_probs:
         if voice.veto_top_p is None:
             total += voice.weight * log_probs
-        else:
-            total.masked_fill_(torch.isneginf(log_probs), float("-inf"))
+        excluded = torch.isneginf(log_probs)  # also by a voice of negative weight: it would make them certain
+        total.masked_fill_(excluded, float("-inf"))
     return torch.log_softmax(total, dim=-1)
+
+
+def _with_terms(
+    log_probs: Tensor, terms: Sequence[TermState], rows: Tensor, step: int, drawing: TokenSampling
+) -> Tensor:
+    """Return the log-probs of a mixture with its added terms, truncated by top-k and top-p, [rows, vocabulary].
+
+    If the voices exclude every token that the terms allow, the terms alone decide.
+    """
+    if terms:
+        added = sum((term.added(log_probs, rows, step) for term in terms), torch.zeros_like(log_probs))
+        added = added / (drawing.temperature or 1.0)
+        total = log_probs + added
+        nothing_left = torch.isneginf(total).all(dim=-1, keepdim=True)
+        log_probs = torch.log_softmax(torch.where(nothing_left, added, total), dim=-1)
+    distribution = distribution_of(drawing)
+    if distribution.cut:
+        least = least_kept(log_probs, distribution)
+        log_probs = torch.log_softmax(log_probs.masked_fill(log_probs < least[:, None], float("-inf")), dim=-1)
+    return log_probs
 
 
 def _writer_log_probs(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:

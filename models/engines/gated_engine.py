@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from models.base.device import device
 from models.base.errors import UserError
-from models.engines.decoding_loop import Switch, Voice
+from models.engines.decoding_loop import Switch
 from models.engines.transformers_engine import TransformersEngine
+from models.engines.voice import Voice
 from models.learner.log_probs import hidden_width
 from models.policies.use import GATE
 

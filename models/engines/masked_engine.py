@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-from models.engines.decoding_loop import Voice
 from models.engines.transformers_engine import TransformersEngine
+from models.engines.voice import Voice
 from models.policies.use import MASK, read_use
 
 

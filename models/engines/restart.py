@@ -19,6 +19,7 @@ from models.base.errors import UserError
 from models.base.memory import is_out_of_memory
 from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.engines.kept import WeightStore
+from models.engines.voice import NOT_JOINT, JointDecoding, JointEngine
 from models.policies.build import first_line
 
 RESTARTS = 2
@@ -58,6 +59,18 @@ class Restarting(Engine):
     def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.complete`; a restart during the call changes no completion."""
         return self._lasting("generate", lambda engine: engine.complete(requests, drawing))
+
+    def complete_with(
+        self, requests: Sequence[CompletionRequest], drawing: TokenSampling, joint: JointDecoding
+    ) -> list[Generated]:
+        """See `models.engines.voice.JointEngine`; a restart during the call changes no completion."""
+
+        def complete(engine: Engine) -> list[Generated]:
+            if not isinstance(engine, JointEngine):
+                raise UserError(NOT_JOINT)
+            return engine.complete_with(requests, drawing, joint)
+
+        return self._lasting("generate", complete)
 
     def serve(
         self,

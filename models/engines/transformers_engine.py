@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from models.base.device import device
-from models.engines.decoding_loop import Switch, Voice, complete
+from models.base.errors import UserError
+from models.engines.decoding_loop import Switch, complete
 from models.engines.engine import (
     CompletionRequest,
     Engine,
@@ -29,6 +30,7 @@ from models.engines.engine import (
     prompts_of,
 )
 from models.engines.serving import Serving
+from models.engines.voice import JointDecoding, Voice
 from models.learner.all_completions import all_log_probs
 from models.learner.log_probs import use_packed_attention
 from models.learner.packing import Sequences
@@ -87,9 +89,18 @@ class TransformersEngine(Engine):
 
     def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.complete`."""
+        return self.complete_with(requests, drawing, JointDecoding())
+
+    def complete_with(
+        self, requests: Sequence[CompletionRequest], drawing: TokenSampling, joint: JointDecoding
+    ) -> list[Generated]:
+        """See `models.engines.voice.JointEngine`."""
         check_ids(prompts_of(requests), self.vocabulary)
-        most = self.settings.max_sequences
-        return complete(self.voices(), requests, drawing, end=self.end, most=most, switch=self.switch())
+        switch, most = self.switch(), self.settings.max_sequences
+        if switch is not None and joint != JointDecoding():
+            raise UserError("a policy that writes by turns with its reference cannot decode together with other models")
+        voices = (*self.voices(), *joint.voices)
+        return complete(voices, requests, drawing, end=self.end, most=most, switch=switch, terms=joint.terms)
 
     def serve(
         self,

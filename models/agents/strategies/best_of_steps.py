@@ -9,6 +9,14 @@ term that depends on the history alone; neither changes which candidate is best.
 setting `values` names the model; its reference is the agent, unless it was trained from another. The log-probs are
 those of whole turns, at temperature 1. A candidate that was cut is taken only if all were. Candidates with the same
 text are scored once; scores of the model of values are not calls of the policy and are not counted.
+
+With `scorer: critic`, the values are those of a critic that was fitted offline to logged episodes, and no log-ratio is
+read (Value-Guided Policy Steering, arXiv 2410.13816; paper 248):
+
+    turn = candidate of highest Q(h, a) at temperature 0, else drawn by softmax(Q / steering)
+
+The critic reads only histories and turns, so the same one serves any policy with its tokens, whose weights are never
+read.
 """
 
 from __future__ import annotations
@@ -19,12 +27,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+import torch
+from pydantic import Field, NonNegativeFloat
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
+from models.agents.strategies.masked_actions import chosen_action
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, drafts_of
+from models.agents.turn_scorer import NO_SCORER, Scorer
 from models.base.bounds import Temperature
 from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Engine, EngineSettings, Generated, TokenSampling
+from models.engines.random_points import TOKENS, points_of
 from models.engines.transformers_engine import TransformersEngine
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
@@ -48,10 +60,24 @@ class BestOfSteps(Strategy):
     temperature: Temperature = 1.0
     """Temperature of the candidates if the turn would be greedy, because greedy candidates are all the same."""
 
+    scorer: Scorer = NO_SCORER
+    """Scorer whose values replace the log-ratio, such as a critic of logged episodes; none: the log-ratio."""
+    steering: NonNegativeFloat = 0.0
+    """Temperature of the choice among the candidates, in units of the value; 0: the highest."""
+
+    def __post_init__(self) -> None:
+        if self.scorer.name != "none" and (self.values or self.reference):
+            raise UserError("strategy.scorer: values and reference belong to the log-ratio; leave them out")
+
     @property
     def most_calls(self) -> int:
-        """One draft and, if the policy is the reference, one score per candidate."""
-        return self.candidates * (1 if self.reference else 2)
+        """One draft per candidate and, if the policy is the reference or the scorer, one score."""
+        reads_policy = self.scorer.calls if self.scorer.name != "none" else not self.reference
+        return self.candidates * (1 + reads_policy)
+
+    def at_budget(self, answers: int) -> BestOfSteps:
+        """Return the strategy with `answers` candidates."""
+        return replace(self, candidates=answers)
 
     def turns(
         self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
@@ -59,30 +85,45 @@ class BestOfSteps(Strategy):
         """Return the turn of each request, [requests].
 
         Raises:
-            UserError: no model of values is named, or it has other tokens than the policy.
+            UserError: no model of values is named, it has other tokens than the policy, or the scorer is not open.
         """
-        values = _open_model(self.values, "values", policy.vocabulary)
-        sampling = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
-        drafts = policy.draft(
-            [request_of_call(request, call) for request in requests for call in range(self.candidates)], sampling
-        )
-        rows = [drafts[at : at + self.candidates] for at in range(0, len(drafts), self.candidates)]
-        distinct_turns = [
-            (tuple(request.prompt), ids)
-            for request, row in zip(requests, rows, strict=True)
-            for ids in dict.fromkeys(tuple(turn.tokens) for turn in row)
-        ]
-        prompts, turns = [prompt for prompt, _ in distinct_turns], [ids for _, ids in distinct_turns]
-        if self.reference:
-            reference = _sums(_open_model(self.reference, "reference", policy.vocabulary), prompts, turns)
+        if self.scorer.name == "none":
+            values_model = _open_model(self.values, "values", policy.vocabulary)
+        rows = drafts_of(policy, requests, drawing, self.candidates, self.temperature)
+        prompts = [tuple(request.prompt) for request, row in zip(requests, rows, strict=True) for _ in row]
+        turns = [turn.tokens for row in rows for turn in row]
+        if self.scorer.name == "none":
+            worth = self._log_ratios(policy, values_model, prompts, turns)
         else:
-            reference = policy.score(prompts, turns)
-        scored = zip(distinct_turns, _sums(values, prompts, turns), reference, strict=True)
-        worth = {key: mine - other for key, mine, other in scored}
-        return [
-            max(row, key=lambda turn: (turn.finished, worth[tuple(request.prompt), tuple(turn.tokens)]))
-            for request, row in zip(requests, rows, strict=True)
-        ]
+            worth = policy.values(self.scorer, prompts, turns)
+        flat = iter(worth)
+        points = points_of([replace(request, max_tokens=1) for request in requests], 1, TOKENS)[:, 0]
+        made = []
+        for row, point in zip(rows, points.tolist(), strict=True):
+            own = torch.tensor([next(flat) for _ in row], dtype=torch.float64)
+            if any(turn.finished for turn in row):
+                own[[not turn.finished for turn in row]] = -torch.inf
+            made.append(row[chosen_action(own, self.steering, point)])
+        return made
+
+    def _log_ratios(
+        self,
+        policy: CountedPolicy,
+        values: Engine,
+        prompts: Sequence[tuple[int, ...]],
+        turns: Sequence[tuple[int, ...]],
+    ) -> list[float]:
+        """Return the log-ratio of each turn, [turns]; equal turns after one history are scored once."""
+        rows = list(zip(prompts, turns, strict=True))
+        distinct = list(dict.fromkeys(rows))
+        of_prompts, of_turns = [prompt for prompt, _ in distinct], [ids for _, ids in distinct]
+        if self.reference:
+            reference = _sums(_open_model(self.reference, "reference", policy.vocabulary), of_prompts, of_turns)
+        else:
+            reference = policy.score(of_prompts, of_turns)
+        scored = zip(distinct, _sums(values, of_prompts, of_turns), reference, strict=True)
+        worth = {row: mine - other for row, mine, other in scored}
+        return [worth[row] for row in rows]
 
 
 def _sums(model: Engine, prompts: Sequence[Sequence[int]], turns: Sequence[Sequence[int]]) -> list[float]:

@@ -10,6 +10,14 @@ Probabilities are those of whole turns, to the power of 1 / temperature; greedy 
 sampled token by token, so only listed actions can occur; if no action has room, the first is cut, which ends an
 episode. In the paper actions are code over tools, a retriever and a judge prune the tools before each step, and GPT-4o
 chooses the way.
+
+With a `scorer`, the log-prob of an action is added to the logarithm of its value, so that an action must be both likely
+in words and possible at this state (SayCan, arXiv 2204.01691; paper 83):
+
+    p(a) ~ pi(a | history, way) * value(history, a) ^ value_weight
+
+In that paper the value is that of a robot's skill, the probability that it succeeds from the present state, and the
+likeliest skill is taken until the skill `done`.
 """
 
 from __future__ import annotations
@@ -20,9 +28,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 
 from models.agents.strategy import CountedPolicy, SourcePaper, Strategy
+from models.agents.turn_scorer import NO_SCORER, Scorer, log_value
 from models.base.bounds import Count
 from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
@@ -70,6 +79,14 @@ class MaskedActions(Strategy):
     """Maximum number of actions of a step, above which it is refused: each is a call."""
     extra_tokens: Count = 256
     """Tokens in addition to prompt and episode that the engine needs room for: prompts of the ways."""
+    scorer: Scorer = NO_SCORER
+    """Scorer whose value of an action is multiplied with its probability; none: the probability alone."""
+    value_weight: NonNegativeFloat = 1.0
+    """Exponent of the value; 0: the probability alone."""
+
+    def __post_init__(self) -> None:
+        if self.scorer.name == "likelihood":
+            raise UserError("strategy.scorer: the likelihood of an action is already in its probability; name a model")
 
     @property
     def most_calls(self) -> int:
@@ -87,7 +104,7 @@ class MaskedActions(Strategy):
         ]
         admitted = [self._admitted(request, way) for request, way in zip(requests, ways, strict=True)]
         turns = [policy.ids(actions) for actions in admitted]
-        rows = _scores(policy, histories, turns)
+        rows = self._with_values(policy, requests, turns, _scores(policy, histories, turns))
         points = points_of([replace(request, max_tokens=1) for request in requests], 1, TOKENS)[:, 0]
         chosen = [
             chosen_action(_with_room(row, given, request), drawing.temperature, float(point))
@@ -97,6 +114,23 @@ class MaskedActions(Strategy):
         return [
             Generated(ids[: request.max_tokens], None, len(ids) <= request.max_tokens)
             for ids, request in zip(whole, requests, strict=True)
+        ]
+
+    def _with_values(
+        self,
+        policy: CountedPolicy,
+        requests: Sequence[CompletionRequest],
+        turns: Sequence[Sequence[tuple[int, ...]]],
+        rows: list[list[float]],
+    ) -> list[list[float]]:
+        """Return the log-prob plus the weighted log value of each action, [requests][actions]."""
+        if self.scorer.name == "none" or not self.value_weight:
+            return rows
+        prompts = [request.prompt for request, given in zip(requests, turns, strict=True) for _ in given]
+        values = iter(policy.values(self.scorer, prompts, [ids for given in turns for ids in given]))
+        return [
+            [log_prob + self.value_weight * log_value(next(values), self.scorer.scale) for log_prob in row]
+            for row in rows
         ]
 
     def _choose(self, policy: CountedPolicy, requests: Sequence[CompletionRequest]) -> list[ReasoningMode]:

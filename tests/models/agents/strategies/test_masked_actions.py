@@ -1,15 +1,18 @@
 """The mask admits only listed actions, for every mask of a small action space, with the policy's probabilities."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
 import torch
 
 from models.agents.strategies.masked_actions import MaskedActions, ReasoningMode, chosen_action
+from models.agents.strategy import Strategic
+from models.agents.turn_scorer import ScorerSettings
 from models.base.errors import UserError
 from models.engines.engine import TokenSampling
-from tests.support.tiny_strategies import DRAWN, GREEDY, Scripted, ask_of, turns_of
+from tests.support.tiny_strategies import BYTES, DRAWN, GREEDY, Scripted, ask_of, turns_of
 
 CHANCES = {"north": 0.05, "east": 0.2, "south": 0.45, "west": 0.1, "wait": 0.15, "anything else": 0.05}
 LISTED = [action for action in CHANCES if action != "anything else"]
@@ -100,3 +103,51 @@ def test_an_action_longer_than_the_turn_may_be_is_not_taken_while_there_is_anoth
     """`south` is the most probable action, but its five letters and the end do not fit into five tokens."""
     (turn,), _ = turns_of(MaskedActions(), policy(), [ask_of("Q", max_tokens=5, actions=LISTED)])
     assert turn == "east"
+
+
+POSSIBLE = {"north": 0.9, "east": 0.0, "south": 0.1, "west": 0.5, "wait": 0.3}
+"""Probability that each action succeeds at this state."""
+
+
+class Possible:
+    """A critic that knows it."""
+
+    read = 0
+
+    def __init__(self, values: dict[str, float] = POSSIBLE) -> None:
+        self.values = values
+
+    def __call__(self, prompts: Sequence[Sequence[int]], turns: Sequence[Sequence[int]]) -> list[float]:
+        return [self.values[text] for text in BYTES.text(turns)]
+
+
+def grounded(strategy: MaskedActions, drawing: TokenSampling, count: int, critic: Possible | None = None) -> list[str]:
+    strategic = Strategic(policy(), BYTES, strategy, 4096, critic or Possible())
+    made = strategic.complete([ask_of("Q", seed, actions=LISTED) for seed in range(count)], drawing)
+    return BYTES.text([turn.tokens for turn in made])
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0])
+def test_with_a_scorer_an_action_is_drawn_by_its_probability_times_its_value(weight: float) -> None:
+    count, strategy = 1000, MaskedActions(scorer=ScorerSettings(name="critic"), value_weight=weight)
+    products = {action: CHANCES[action] * POSSIBLE[action] ** weight for action in LISTED}
+    turns = Counter(grounded(strategy, DRAWN, count))
+    for action, product in products.items():
+        share = product / sum(products.values())
+        assert abs(turns[action] / count - share) <= 4 * (share * (1 - share) / count) ** 0.5
+    assert grounded(strategy, GREEDY, 1) == [max(products, key=products.__getitem__)]
+
+
+def test_the_likeliest_action_is_not_taken_where_it_cannot_succeed() -> None:
+    """In words `south` is the likeliest action; it rarely succeeds here, so another is taken."""
+    assert grounded(MaskedActions(), GREEDY, 1) == ["south"]
+    assert grounded(MaskedActions(scorer=ScorerSettings(name="critic"), value_weight=4.0), GREEDY, 1) == ["north"]
+
+
+def test_equal_values_or_a_weight_of_zero_leave_the_policy_as_it_is() -> None:
+    critic = ScorerSettings(name="critic")
+    plain = grounded(MaskedActions(), DRAWN, 200)
+    assert grounded(MaskedActions(scorer=critic, value_weight=0.0), DRAWN, 200) == plain
+    assert grounded(MaskedActions(scorer=critic), DRAWN, 200, Possible(dict.fromkeys(LISTED, 0.5))) == plain
+    with pytest.raises(UserError, match="already in its probability"):
+        MaskedActions(scorer=ScorerSettings())

@@ -1,0 +1,170 @@
+"""Beam search over the steps of a turn by a scorer (arXiv 2408.03314, 2502.06703; paper 281).
+
+    beginnings  N = width * expansions first steps are drawn
+    keep        the `width` distinct beginnings of highest value
+    expand      each that has not ended gets `expansions` next steps; those that have ended stay as they are
+    turn        the whole one of highest value when all kept ones have ended
+
+A step ends with a token whose text holds one of `marks`. Beginnings with the same tokens count once. The last of
+`steps` is drawn to the end of the turn. The paper keeps N/M of N beginnings, with M = 4 expansions of each, and scores
+with a process model; here any scorer may be set. With one beginning there is nothing to choose, and the turn is the
+policy's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
+from models.agents.turn_scorer import Scorer, ScorerSettings
+from models.base.bounds import Temperature
+from models.base.errors import UserError
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
+from models.method.registry import part
+from models.method.steps import MARKS
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The first steps of a turn."""
+
+    tokens: tuple[int, ...] = ()
+    over: bool = False
+    """Whether nothing can follow: it ended, or was cut."""
+    finished: bool = False
+    """Whether it ended by itself."""
+
+
+@part("beam")
+class Beam(Strategy):
+    """Beginnings of a turn that are kept by value, step by step."""
+
+    source = SourcePaper(
+        281,
+        "Can 1B LLM Surpass 405B LLM? Rethinking Compute-Optimal Test-Time Scaling (arXiv 2502.06703)",
+        family="inference-time-search",
+    )
+    width: Annotated[int, Field(ge=1, le=256)] = 2
+    """Number of beginnings that are kept after each step."""
+    expansions: Annotated[int, Field(ge=1, le=256)] = 4
+    """Next steps that are drawn for each kept beginning. The paper draws four."""
+    steps: Annotated[int, Field(ge=1, le=256)] = 16
+    """Maximum number of steps; the last is drawn to the end of the turn."""
+    marks: Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] = MARKS
+    """Texts that end a step if a token's text holds one of them."""
+    temperature: Temperature = 1.0
+    """Temperature of the steps if the turn would be greedy, because greedy steps are all the same."""
+    scorer: Scorer = ScorerSettings()
+    """Scorer of beginnings and whole turns. The paper uses a process model."""
+
+    def __post_init__(self) -> None:
+        if self.scorer.name == "none":
+            raise UserError("strategy.scorer: beam needs a scorer, such as process_model")
+        if not all(self.marks):
+            raise UserError("strategy.marks: an empty text would end a step after each token; remove it")
+
+    @property
+    def _drawn(self) -> int:
+        return self.width * self.expansions
+
+    @property
+    def most_calls(self) -> int:
+        """The steps of all beginnings, and their scores by the policy itself."""
+        return self._drawn * self.steps * (1 + self.scorer.calls)
+
+    def at_budget(self, answers: int) -> Beam:
+        """Return the strategy with `answers` beginnings after each step, or the next lower multiple of expansions."""
+        expansions = min(self.expansions, answers)
+        return replace(self, expansions=expansions, width=answers // expansions)
+
+    def turns(
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
+        """Return the turn of each request, [requests].
+
+        Raises:
+            UserError: no token's text holds a mark, or the scorer's model is not open.
+        """
+        if self._drawn == 1:
+            return policy.draft(requests, drawing)
+        marked = policy.marked_tokens(self.marks)
+        if not marked:
+            raise UserError(f"strategy.marks: no token of the policy holds {', '.join(map(repr, self.marks))}")
+        sampling = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        beams = [[Beginning()] for _ in requests]
+        values = [[0.0] for _ in requests]
+        for step in range(self.steps):
+            if all(beginning.over for beam in beams for beginning in beam):
+                break
+            pools = self._expanded(policy, requests, beams, sampling, step, marked)
+            beams, values = self._kept(policy, requests, pools)
+        turns = []
+        for beam, own in zip(beams, values, strict=True):
+            best = max(range(len(beam)), key=lambda place: (beam[place].finished, own[place], -place))
+            turns.append(Generated(beam[best].tokens, None, beam[best].finished))
+        return turns
+
+    def _expanded(
+        self,
+        policy: CountedPolicy,
+        requests: Sequence[CompletionRequest],
+        beams: Sequence[Sequence[Beginning]],
+        sampling: TokenSampling,
+        step: int,
+        marked: Sequence[int],
+    ) -> list[list[Beginning]]:
+        """Return the beginnings of each turn after one more step, [requests], distinct ones; ended ones stay."""
+        last, first = step == self.steps - 1, step == 0
+        asked: list[tuple[int, Beginning, CompletionRequest]] = []
+        for number, (request, beam) in enumerate(zip(requests, beams, strict=True)):
+            call = step * self._drawn
+            for beginning in beam:
+                for _ in range(0 if beginning.over else self._drawn if first else self.expansions):
+                    next_step = replace(
+                        request_of_call(request, call, (*request.prompt, *beginning.tokens)),
+                        max_tokens=request.max_tokens - len(beginning.tokens),
+                        stops=request.stops if last else tuple(dict.fromkeys((*request.stops, *marked))),
+                    )
+                    asked.append((number, beginning, next_step))
+                    call += 1
+        pools: list[dict[tuple[int, ...], Beginning]] = [
+            {beginning.tokens: beginning for beginning in beam if beginning.over} for beam in beams
+        ]
+        drawn = policy.draft([request for _, _, request in asked], sampling)
+        for (number, beginning, _), generated in zip(asked, drawn, strict=True):
+            request = requests[number]
+            tokens = (*beginning.tokens, *generated.tokens)
+            ended = tokens[-1] in policy.ends or tokens[-1] in request.stops
+            goes_further = generated.finished and not ended and not last and len(tokens) < request.max_tokens
+            whole = generated.finished and (ended or last)
+            pools[number].setdefault(tokens, Beginning(tokens, not goes_further, whole))
+        return [list(pool.values()) for pool in pools]
+
+    def _kept(
+        self,
+        policy: CountedPolicy,
+        requests: Sequence[CompletionRequest],
+        pools: Sequence[Sequence[Beginning]],
+    ) -> tuple[list[list[Beginning]], list[list[float]]]:
+        """Return the `width` beginnings of highest value of each turn, and their values, [requests]."""
+        flat = iter(
+            policy.values(
+                self.scorer,
+                [request.prompt for request, pool in zip(requests, pools, strict=True) for _ in pool],
+                [beginning.tokens for pool in pools for beginning in pool],
+            )
+        )
+        beams, values = [], []
+        for pool in pools:
+            own = [next(flat) for _ in pool]
+            # A beginning that was cut can never become a turn that ended by itself, so it is kept last.
+            order = sorted(
+                range(len(pool)), key=lambda place: (pool[place].over and not pool[place].finished, -own[place])
+            )[: self.width]
+            beams.append([pool[place] for place in order])
+            values.append([own[place] for place in order])
+        return beams, values

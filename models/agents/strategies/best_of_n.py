@@ -1,0 +1,91 @@
+"""The best of several drafts of a turn by a scorer (best-of-N; arXiv 2502.06703; paper 281).
+
+    y_1 .. y_n ~ pi(. | h)        turn = argmax of score(h, y_i), the first of equals
+
+The scorer is a reward model, a process model, a critic, a judge, or the policy's own likelihood, which needs no other
+model. A draft that was cut is taken only if all were cut. `vote` is the majority vote over the same drafts and, with a
+scorer, the weighted vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, drafts_of
+from models.agents.turn_scorer import Scorer, ScorerSettings
+from models.base.bounds import Temperature
+from models.base.errors import UserError
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
+from models.method.registry import part
+
+
+@part("best_of_n")
+class BestOfN(Strategy):
+    """The draft with the highest value by a scorer."""
+
+    source = SourcePaper(
+        281,
+        "Can 1B LLM Surpass 405B LLM? Rethinking Compute-Optimal Test-Time Scaling (arXiv 2502.06703)",
+        family="inference-time-search",
+    )
+    drafts: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Drafts per turn."""
+    temperature: Temperature = 1.0
+    """Temperature of the drafts if the turn would be greedy, because greedy drafts are all the same."""
+    scorer: Scorer = ScorerSettings()
+    """Scorer that chooses among the drafts."""
+
+    def __post_init__(self) -> None:
+        if self.scorer.name == "none":
+            raise UserError("strategy.scorer: best_of_n needs a scorer; the strategy vote needs none")
+
+    @property
+    def most_calls(self) -> int:
+        """The number of drafts, and of scores by the policy itself."""
+        return self.drafts * (1 + self.scorer.calls)
+
+    def at_budget(self, answers: int) -> BestOfN:
+        """Return the strategy with `answers` drafts."""
+        return replace(self, drafts=answers)
+
+    def turns(
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
+        """Return the turn of each request, [requests].
+
+        Raises:
+            UserError: the scorer's model is not open.
+        """
+        rows = drafts_of(policy, requests, drawing, self.drafts, self.temperature)
+        if self.drafts == 1:
+            return [draft for (draft,) in rows]
+        return best_of_rows(policy, self.scorer, requests, rows)
+
+
+def best_of_rows(
+    policy: CountedPolicy,
+    scorer: ScorerSettings,
+    requests: Sequence[CompletionRequest],
+    rows: Sequence[Sequence[Generated]],
+) -> list[Generated]:
+    """Return the draft of highest value of each row, [requests]; the first of equals, and a cut one only if all are.
+
+    Args:
+        policy: opens the scorer and counts its tokens.
+        scorer: of the drafts.
+        requests: of the turns, [requests].
+        rows: the drafts of each turn, [requests][drafts], at least one each.
+    """
+    values = iter(
+        policy.values(
+            scorer,
+            [request.prompt for request, row in zip(requests, rows, strict=True) for _ in row],
+            [draft.tokens for row in rows for draft in row],
+        )
+    )
+    worth = [[(draft.finished, next(values)) for draft in row] for row in rows]
+    return [row[values_of.index(max(values_of))] for row, values_of in zip(rows, worth, strict=True)]

@@ -1,0 +1,265 @@
+"""A tree of answers, each of which criticises and rewrites the one above it (MC-NEST, arXiv 2411.15645; paper 353).
+
+    select     a node that may still have children, by its UCT value
+    refine     a critique of its answer, then a better answer: a new child
+    score      R in [-100, 100] by the policy itself, or the value of a scorer;  Q = (min R + mean R) / 2
+    backup     Q of a parent = (Q + max Q of its children) / 2, up to the root
+    turn       answer of highest Q, the first of equals
+
+    UCT(a) = Q(a) + exploration * sqrt(log(N(parent of a) + 1) / N(a));  the root is its own parent
+
+A node is full when it has `children`, or a child with a higher Q. The equilibrium of the choice is the uniform mixed
+strategy over the candidates, as in the published code. The choices by it are
+
+    greedy     the highest UCT
+    sample     in proportion to UCT, above the lowest (importance sampling)
+    mixed      a pair in proportion to the difference of its UCT, and the better of the pair (pairwise)
+
+The published code gives the root a UCT of 10,000, counts only the root's children in the equilibrium, and starts from
+an answer of the model or from "I don't know."; the models are GPT-4o and Phi-3-mini. Here the root has a UCT like any
+other node, the equilibrium covers all candidates, and the root is the policy's own turn. A score that cannot be read is
+-100. A rewritten answer that did not end, or has no room, is left out, and the selected node counts as visited.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
+from models.agents.turn_scorer import NO_SCORER, Scorer
+from models.answers.answers import extract_answer
+from models.base.bounds import Count, Temperature
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
+from models.method.registry import part
+
+LOWEST, HIGHEST = -100.0, 100.0
+"""Bounds of a score by the policy itself."""
+LIMIT, PENALTY = 95.0, 5.0
+"""A score above LIMIT is reduced by PENALTY, because policies are too content with their answers."""
+CHOICE = 1 << 20
+"""Number of the call whose seed the choices of nodes have; larger than that of any request."""
+
+
+@dataclass(eq=False)
+class RefinedAnswer:
+    """A node of the tree."""
+
+    turn: Generated
+    parent: RefinedAnswer | None = None
+    children: list[RefinedAnswer] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    value: float = -math.inf
+    """Q."""
+    visits: int = 0
+    """N."""
+
+    def add_score(self, score: float) -> None:
+        """Add a score, and compute the value from all scores of the answer."""
+        self.scores.append(score)
+        self.value = (min(self.scores) + sum(self.scores) / len(self.scores)) / 2
+        self.visits += 1
+
+    def back_up(self) -> None:
+        """Update the values and visits of the nodes above."""
+        above = self.parent
+        while above is not None:
+            above.value = (above.value + max(child.value for child in above.children)) / 2
+            above.visits += 1
+            above = above.parent
+
+    def is_full(self, children: int) -> bool:
+        """Return whether the node gets no more than its present children."""
+        return len(self.children) >= children or any(child.value > self.value for child in self.children)
+
+    def uct(self, exploration: float) -> float:
+        """Return the upper confidence bound of the value; infinite before the first visit."""
+        if not self.visits:
+            return math.inf
+        parent = self.parent or self
+        return self.value + exploration * math.sqrt(math.log(parent.visits + 1) / self.visits)
+
+    def __iter__(self) -> Iterator[RefinedAnswer]:
+        """Yield the node and all nodes below it, level by level."""
+        waiting = deque([self])
+        while waiting:
+            node = waiting.popleft()
+            yield node
+            waiting.extend(node.children)
+
+
+def chosen_node(
+    candidates: Sequence[RefinedAnswer],
+    rule: Literal["greedy", "sample", "mixed"],
+    exploration: float,
+    points: random.Random,
+) -> RefinedAnswer:
+    """Choose the node to refine among candidates; see the head of the file for the rules.
+
+    Args:
+        candidates: nodes that are not full, at least one.
+        rule: how the choice is made.
+        exploration: weight of the second term of UCT.
+        points: random numbers of the turn.
+    """
+    bounds = [node.uct(exploration) for node in candidates]
+    if rule == "greedy" or math.inf in bounds or len(candidates) == 1:
+        return candidates[bounds.index(max(bounds))]
+    if rule == "sample":
+        above = [bound - min(bounds) for bound in bounds]
+        return points.choices(candidates, weights=above if any(above) else None)[0]
+    pairs = [(first, second) for second in range(len(bounds)) for first in range(second)]
+    differences = [abs(bounds[first] - bounds[second]) for first, second in pairs]
+    if not any(differences):
+        return points.choice(candidates)
+    pair = points.choices(pairs, weights=differences)[0]
+    return candidates[max(pair, key=bounds.__getitem__)]
+
+
+@part("refine_tree")
+class RefineTree(Strategy):
+    """Answers in a tree, criticised and rewritten where the bound of their value is highest."""
+
+    source = SourcePaper(
+        353,
+        "MC-NEST -- Enhancing Mathematical Reasoning in Large Language Models with a Monte Carlo Nash Equilibrium "
+        "Self-Refine Tree (arXiv 2411.15645)",
+        family="inference-time-search",
+    )
+    refinements: Annotated[int, Field(ge=0, le=256)] = 4
+    """Number of rewritten answers; 0: the policy's own turn. The paper uses 4 and more."""
+    select: Literal["greedy", "sample", "mixed"] = "sample"
+    """Choice of the node to refine: by the highest UCT, in proportion to it, or the better of a pair."""
+    children: Annotated[int, Field(ge=1, le=64)] = 2
+    """Maximum number of children of a node. The paper uses 2."""
+    exploration: NonNegativeFloat = 1.0
+    """Weight of the second term of UCT, in units of the value. The paper uses 1."""
+    temperature: Temperature = 1.0
+    """Temperature of critiques, rewritten answers and scores if the turn would be greedy."""
+    scorer: Scorer = NO_SCORER
+    """Scorer of the answers; none: the policy scores them itself, from -100 to 100."""
+    critique: str = "Review your previous answer and find problems with your answer."
+    """Request for a critique of an answer."""
+    improve: str = "Based on the problems you found, improve your answer."
+    """Request for a better answer."""
+    grade: str = (
+        "Score your previous answer from -100 to 100, with strict standards and never above 95. Write only the score."
+    )
+    """Request for a score of an answer."""
+    extra_tokens: Count = 512
+    """Tokens in addition to prompt and episode that the engine needs room for: questions, critiques and answers."""
+
+    @property
+    def most_calls(self) -> int:
+        """The first answer, and for each refinement a critique, an answer and two scores."""
+        scores = 2 if self.scorer.name == "none" else 2 * self.scorer.calls
+        return 1 + self.refinements * (2 + scores)
+
+    def at_budget(self, answers: int) -> RefineTree:
+        """Return the strategy with `answers` answers: the first, and refinements."""
+        return replace(self, refinements=answers - 1)
+
+    def turns(
+        self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
+        """Return the turn of each request, [requests].
+
+        Raises:
+            UserError: the scorer's model is not open.
+        """
+        roots = [RefinedAnswer(turn) for turn in policy.draft(requests, drawing)]
+        sampling = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        points = [random.Random(request_of_call(request, CHOICE).seed) for request in requests]
+        grown = [place for place, root in enumerate(roots) if root.turn.finished]
+        for number in range(self.refinements):
+            call = 1 + 4 * number
+            selected = {place: self._selected(roots[place], points[place]) for place in grown}
+            self._score(policy, requests, selected, sampling, call)
+            rewritten = self._rewritten(policy, requests, selected, sampling, call + 1)
+            self._score(policy, requests, rewritten, sampling, call + 3)
+            for place, child in rewritten.items():
+                selected[place].children.append(child)
+                child.back_up()
+        return [max(root, key=lambda node: node.value).turn for root in roots]
+
+    def _selected(self, root: RefinedAnswer, points: random.Random) -> RefinedAnswer:
+        candidates = [node for node in root if not node.is_full(self.children)]
+        return chosen_node(candidates or [root], self.select, self.exploration, points)
+
+    def _rewritten(
+        self,
+        policy: CountedPolicy,
+        requests: Sequence[CompletionRequest],
+        selected: dict[int, RefinedAnswer],
+        sampling: TokenSampling,
+        call: int,
+    ) -> dict[int, RefinedAnswer]:
+        """Return a new answer below each selected one, by place; those that did not end are missing."""
+        asked = {
+            place: policy.extended(requests[place].prompt, node.turn.tokens, self.critique)
+            for place, node in selected.items()
+        }
+        critiques = policy.answer(
+            [request_of_call(requests[place], call, ids) for place, ids in asked.items()], sampling
+        )
+        improved = {
+            place: policy.extended(ids, critique.tokens, self.improve)
+            for (place, ids), critique in zip(asked.items(), critiques, strict=True)
+            if critique is not None and critique.finished
+        }
+        answers = policy.answer(
+            [request_of_call(requests[place], call + 1, ids) for place, ids in improved.items()], sampling
+        )
+        return {
+            place: RefinedAnswer(answer, selected[place])
+            for place, answer in zip(improved, answers, strict=True)
+            if answer is not None and answer.finished
+        }
+
+    def _score(
+        self,
+        policy: CountedPolicy,
+        requests: Sequence[CompletionRequest],
+        nodes: dict[int, RefinedAnswer],
+        sampling: TokenSampling,
+        call: int,
+    ) -> None:
+        """Add a score to each node. A scorer's value of an answer is always the same, so it is read once."""
+        if self.scorer.name != "none":
+            unread = {place: node for place, node in nodes.items() if not node.scores}
+            values = policy.values(
+                self.scorer,
+                [requests[place].prompt for place in unread],
+                [node.turn.tokens for node in unread.values()],
+            )
+            for node, value in zip(unread.values(), values, strict=True):
+                node.add_score(value)
+            for place, node in nodes.items():
+                node.visits += place not in unread
+            return
+        questions = [
+            request_of_call(
+                requests[place], call, policy.extended(requests[place].prompt, node.turn.tokens, self.grade)
+            )
+            for place, node in nodes.items()
+        ]
+        texts = policy.texts(policy.answer(questions, sampling))
+        for node, text in zip(nodes.values(), texts, strict=True):
+            node.add_score(score_of(text))
+
+
+def score_of(text: str) -> float:
+    """Return the score that a text states, in [-100, 100]; a score above 95 loses 5, and an unreadable one is -100."""
+    stated = extract_answer(text, last_number=True)
+    try:
+        score = float(stated) if stated is not None else LOWEST
+    except ValueError:
+        score = LOWEST
+    score = score if LOWEST <= score <= HIGHEST else LOWEST
+    return score - PENALTY if score > LIMIT else score
