@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from models.answers.answers import answer_key, extract_answer
@@ -17,18 +17,21 @@ def vote_of(text: str) -> str:
     return f"say {' '.join(text.split())}" if answer is None else f"answer {answer_key(answer)}"
 
 
-def winner(texts: Sequence[str]) -> int:
-    """Return the index of the first text that states the most frequent answer.
+def winner(texts: Sequence[str], weights: Sequence[float] | None = None) -> int:
+    """Return the index of the first text that states the answer with the largest sum of weights.
 
-    Of several equally frequent answers, the one that was stated first counts. Empty texts have no vote, unless all
-    texts are empty.
+    Of several such answers, the one that was stated first counts. Empty texts have no vote, unless all texts are empty.
 
     Args:
         texts: of one question, at least one.
+        weights: weight of each text, at least 0, [texts]; None: 1 each, so that the most frequent answer wins.
     """
     votes = [vote_of(text) if text.strip() else "" for text in texts]
-    counts = Counter(vote for vote in votes if vote)
-    if not counts:
+    totals: dict[str, float] = defaultdict(float)
+    for vote, weight in zip(votes, weights if weights is not None else [1.0] * len(votes), strict=True):
+        if vote:
+            totals[vote] += weight
+    if not totals:
         return 0
-    most = max(counts.values())
-    return next(place for place, vote in enumerate(votes) if vote and counts[vote] == most)
+    most = max(totals.values())
+    return next(place for place, vote in enumerate(votes) if vote and totals[vote] == most)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
 from models.learner.packing import PerToken
+from models.method.learner import Learner
 from models.method.resources import RunResources
 from models.method.scored import Scored
 from models.method.slot_part import SlotPart
@@ -72,6 +74,24 @@ class Advantage(SlotPart):
     def critic_pretraining(self) -> int:
         """Number of optimiser steps that the critic takes before the policy is trained with it."""
         return 0
+
+    @property
+    def trains_policy(self) -> bool:
+        """Whether the policy learns; False: only the part's companion does, and the policy keeps its weights."""
+        return True
+
+    @property
+    def exports(self) -> bool:
+        """Whether its companion is part of the result; `export` then writes it."""
+        return False
+
+    def export(self, learner: Learner, folder: Path) -> None:
+        """Write the companion into the policy's model folder; nothing by default.
+
+        Args:
+            learner: as the run ended.
+            folder: the policy's, with weights and tokenizer in it already.
+        """
 
     @abstractmethod
     def __call__(self, resources: RunResources, scored: Scored) -> Signal:

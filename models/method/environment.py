@@ -93,10 +93,17 @@ class Seat:
     """The prompt of the seat; None: the problem's prompt."""
     forgets: bool = False
     """Whether it reads only its prompt and the latest text, without any earlier history."""
+    prompted: bool = False
+    """Whether each text that it reads becomes its whole prompt, encoded like one of the data."""
+    answers: bool = False
+    """Whether it answers like in an evaluation of its model: what it reads beyond the problem's prompt counts towards
+    the episode's tokens, the limit of a turn does not apply, and an answer that did not end is empty."""
 
     def __post_init__(self) -> None:
-        if self.learns and (self.speaker != "policy" or self.forgets):
+        if self.learns and (self.speaker != "policy" or self.forgets or self.prompted):
             raise ValueError("a seat that learns is the policy's and reads its whole episode")
+        if self.learns and self.answers:
+            raise ValueError("the answer of a seat that learns is its own episode")
 
 
 class Environment(Part):
@@ -175,6 +182,25 @@ class Environment(Part):
         Raises:
             UserError: the problem does not belong to this environment.
         """
+
+    @property
+    def most_lessons(self) -> int:
+        """Largest number of further demonstrations that `lessons` makes of a demonstration; 0: none."""
+        return 0
+
+    def lessons(self, name: str, prompt: str, solution: str, right: bool) -> Sequence[tuple[str, str]]:
+        """Return demonstrations of this environment, made from a demonstration of a problem, for the warm start.
+
+        Args:
+            name: id of the demonstration; equal ids give equal results.
+            prompt: prompt of the problem.
+            solution: the demonstration.
+            right: whether it is right.
+
+        Returns:
+            Prompt and completion of each; the turns of a completion are separated as in all demonstrations.
+        """
+        return ()
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
         """Return another problem that an episode about `problem` happens to solve, with its prompt as text.

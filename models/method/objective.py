@@ -95,6 +95,11 @@ class Objective(SlotPart):
         return False
 
     @property
+    def needs_companion(self) -> str:
+        """Name of the companion model that another part of the recipe must provide; empty: none."""
+        return ""
+
+    @property
     def on_policy_only(self) -> bool:
         """Whether it is valid only for completions of the current policy."""
         return False

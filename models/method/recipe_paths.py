@@ -2,6 +2,7 @@
 
     RecipePath     a file or folder; a relative path in a recipe's file is relative to the folder of that file
     ContentPath    a file or folder, relative to the working directory, as all paths of a command line are
+    ContentPaths   several of them
     Command        a command, whose words may name files
 
 The files are identified by their content: another content under the same name is another recipe.
@@ -28,6 +29,7 @@ class ByContent:
 
 RecipePath = Annotated[str, RelativeToRecipe()]
 ContentPath = Annotated[str, ByContent()]
+ContentPaths = Annotated[tuple[str, ...], ByContent()]
 Command = Annotated[tuple[str, ...], ByContent()]
 
 
@@ -54,7 +56,7 @@ def paths_of(cls: type) -> tuple[str, ...]:
 
 
 def used_by_content(cls: type) -> tuple[str, ...]:
-    """Return the names of a part's settings that are a `ContentPath` or a `Command`."""
+    """Return the names of a part's settings that are a `ContentPath`, `ContentPaths` or a `Command`."""
     return _marked(cls, ByContent)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.engines.engine import Sampling
-from models.method.environment import EpisodeSettings
+from models.method.environment import Environment, EpisodeSettings
 from models.method.feedback import Feedback
 from models.method.learner import Learner
 from models.method.problem import Problem, Reads
@@ -52,11 +52,6 @@ class Rollouts(SlotPart):
         return False
 
     @property
-    def misfit(self) -> str:
-        """Error message if its settings, each valid by itself, do not fit together; empty if they do."""
-        return ""
-
-    @property
     def training_context(self) -> str:
         """Context with an earlier answer after which completions are trained; empty: the plain prompt."""
         return ""
@@ -74,6 +69,12 @@ class Rollouts(SlotPart):
     @property
     def adviser(self) -> Feedback | None:
         """Part that gives feedback in words, which the warm start uses too; None: no feedback."""
+        return None
+
+    @property
+    def teaches(self) -> Environment | None:
+        """Environment that makes further demonstrations for the warm start (`Environment.lessons`); None: there are
+        none."""
         return None
 
     @property

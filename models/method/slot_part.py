@@ -25,6 +25,12 @@ class SlotPart(Part):
     """Base class of the parts of the loop, with the traits that every one may declare."""
 
     @property
+    def misfit(self) -> str:
+        """What is wrong with its settings in a recipe, one line with the key; empty: nothing. The defaults of a part
+        may be incomplete."""
+        return ""
+
+    @property
     def needs_reference(self) -> bool:
         """Whether it reads the reference, and so cannot be used with `reference: {name: none}`."""
         return False
@@ -46,7 +52,8 @@ class SlotPart(Part):
 
     @property
     def by(self) -> str:
-        """Label of the reward that it reads; `total`: the weighted sum of all. A setting, if others are possible."""
+        """Label of the reward that it reads; `total`: the weighted sum of all; empty: none. A setting, if others are
+        possible."""
         return TOTAL
 
     @property

@@ -31,6 +31,8 @@ class Tally:
     """Number of consecutive optimiser steps, up to the last, that were skipped because they were not finite."""
     shown: dict[str, int] = field(default_factory=dict)
     """Label of a reward whose companion does not learn every round -> how often it has received completions."""
+    archives: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Label of a reward that remembers texts -> each text, in order of its first occurrence, and how often it came."""
 
 
 FILE = "tally.json"

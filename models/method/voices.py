@@ -17,8 +17,9 @@ from torch import nn
 
 from models.base.bounds import Positive, Temperature
 from models.base.errors import UserError
-from models.engines.decoding_loop import Switch, Switched, Voice, complete
+from models.engines.decoding_loop import Switch, Switched, complete
 from models.engines.engine import Sampling, check_ids, requests_of
+from models.engines.voice import Voice
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.method.learner import Learner

@@ -21,6 +21,7 @@ from models.engines.engine import Sampling, requests_of
 from models.method.environment import Environment, EnvironmentAnswer, Seat, Speaker, View
 from models.method.episode import Episode, EpisodeLimits
 from models.method.problem import Problem
+from models.text.encoding import Codec
 
 
 @dataclass
@@ -31,6 +32,8 @@ class _EpisodeSeat:
     playing: Playing
     game: int
     """Index of the episode that it belongs to."""
+    problem: Problem
+    """Subject of the episode."""
     waits: bool = False
     """Whether others move first."""
     unread: str | None = None
@@ -64,18 +67,19 @@ def play_seated(
                 prompt = (
                     request.prompt if seat.prompt is None else voices[seat.speaker].codec.unwrapped([seat.prompt])[0]
                 )
-                own = limits if seat.learns else replace(limits, turns=limits.turns * 2 + 1)
-                playing = Playing(prompt, seat.opened, seat_seed(request.seed, number), sampling.max_tokens, own)
-                episode_seats.append(_EpisodeSeat(seat, playing, game))
+                playing = Playing(
+                    prompt, seat.opened, seat_seed(request.seed, number), sampling.max_tokens, _limits_of(seat, limits)
+                )
+                episode_seats.append(_EpisodeSeat(seat, playing, game, problems[game // sampling.samples]))
             _begin(episode_seats[-1 - number :], environment, limits, turn_seed(request.seed, -1))
-        _read(episode_seats, voices)
+        _read(episode_seats, voices, sampling.max_tokens)
         while movers := [each for each in episode_seats if not each.playing.over and not each.waits]:
             _wave(movers, voices, sampling)
             for each in episode_seats:
                 if each.waits and not each.playing.over:
                     _take_answer(each, _news_of(each))
             _end_together(episode_seats)
-            _read([each for each in episode_seats if not each.playing.over], voices)
+            _read([each for each in episode_seats if not each.playing.over], voices, sampling.max_tokens)
             _end_together(episode_seats)
         for each in episode_seats:
             if not each.playing.over:  # all seats wait, and none has reported the end
@@ -84,6 +88,13 @@ def play_seated(
         for each in episode_seats:
             each.playing.opened.close()
     return _by_problem(episode_seats, sampling, len(problems))
+
+
+def _limits_of(seat: Seat, limits: EpisodeLimits) -> EpisodeLimits:
+    """Return the limits of a seat: those that do not learn may take more turns, as the policy's end the episode."""
+    if seat.learns:
+        return limits
+    return replace(limits, turns=limits.turns * 2 + 1, turn_tokens=None if seat.answers else limits.turn_tokens)
 
 
 def _begin(episode_seats: Sequence[_EpisodeSeat], environment: Environment, limits: EpisodeLimits, seed: int) -> None:
@@ -110,10 +121,11 @@ def _wave(movers: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel]
         completions = voice.engine.complete([each.playing.request() for each in own], sampling) if own else []
         texts = voice.codec.text([generated.tokens for generated in completions])
         for each, generated, text in zip(own, completions, texts, strict=True):
-            # half a turn of a seat that does not learn counts like a whole one
+            # half a turn of a seat that does not learn counts like a whole one, except where the seat answers
+            heard = text if generated.finished or not each.seat.answers else ""
             each.playing.record_turn(generated if each.seat.learns else replace(generated, finished=True), text)
             if not each.playing.over:
-                _take_answer(each, lambda: each.playing.opened.step(text))  # noqa: B023 - called here
+                _take_answer(each, lambda: each.playing.opened.step(heard))  # noqa: B023 - called here
 
 
 def _news_of(episode_seat: _EpisodeSeat) -> Callable[[], EnvironmentAnswer | None]:
@@ -142,20 +154,35 @@ def _end_together(episode_seats: Sequence[_EpisodeSeat]) -> None:
             each.playing.end(cuts[each.game])
 
 
-def _read(episode_seats: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel]) -> None:
+def _read(
+    episode_seats: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel], max_tokens: int
+) -> None:  # fmt: skip
     """Append the unread texts of the seats to move to their tokens; a seat that forgets drops its tokens first."""
     for each in episode_seats:
         if each.waits or each.unread is None:
             continue
         voice, playing = voices[each.seat.speaker], each.playing
-        if each.seat.forgets:
+        if each.seat.forgets or each.seat.prompted:
             playing.tokens, playing.log_probs = [], []
-        if each.seat.forgets or not playing.turns:
+        if each.seat.prompted:
+            _read_prompt(each, voice.codec, max_tokens)
+        elif each.seat.forgets or not playing.turns:
             if each.unread:
                 playing.read(voice.codec.inside([f"\n{each.unread}\n"])[0])
         elif voice.bridge is not None:
             playing.read(voice.bridge.ids([each.unread])[0])
         each.unread = None
+
+
+def _read_prompt(each: _EpisodeSeat, codec: Codec, max_tokens: int) -> None:
+    """Make the unread text the prompt of a seat; a seat that answers has the fewer tokens left the longer it is."""
+    texts = [each.unread or "", each.problem.prompt]
+    prompt, alone = codec.prompts(texts, [each.problem.system] * len(texts))
+    each.playing.prompt = prompt
+    if each.seat.answers:
+        each.playing.longest = max_tokens - max(0, len(prompt) - len(alone))
+        if each.playing.longest < 1:
+            each.playing.end("tokens")
 
 
 def _by_problem(episode_seats: Sequence[_EpisodeSeat], sampling: Sampling, count: int) -> list[list[Episode]]:

@@ -10,6 +10,9 @@ or both:
     by an estimate    an estimator reads the steps so far and rates them; then one step is drawn at a time
     by both           (1 - a) end + a estimate of the first new step
 
+An estimator of states does not read the last step of a completion, whose end is known. If it rates steps, as a reward
+does, it reads the last step too (`estimate_ends`). Whether an end is right does not count then if a is 1.
+
 The search of a problem depends on the policy, its number and the seed, not on the other problems of the batch.
 """
 
@@ -50,6 +53,8 @@ class StepSearch:
     estimate: Estimate | None = None
     estimate_share: float = 0.0
     """Weight of the estimate relative to the end (a), in [0, 1]; 1: no completion is drawn to its end."""
+    estimate_ends: bool = False
+    """Whether the estimator also rates the last step of a completion."""
 
     def grow(self, problems: Sequence[Problem], seed: int) -> list[SearchTree]:
         """Grow a tree for each problem, [problems]; the same seed gives the same trees."""
@@ -128,10 +133,14 @@ class StepSearch:
     def _judge(self, paths: Sequence[tuple[Problem, Node, Node | None]]) -> None:
         """Add the worth of the drawn steps along their paths."""
         texts = self.codec.text([last.history if last.over else () for _, last, _ in paths])
-        estimates = self._estimates([(problem, new) for problem, _, new in paths if new is not None and not new.over])
+        estimates = self._estimates(
+            [(problem, new) for problem, _, new in paths if new is not None and (self.estimate_ends or not new.over)]
+        )
         for (problem, last, new), text in zip(paths, texts, strict=True):
             estimate = estimates.get(id(new))
-            if last.over:
+            if last.over and self.estimate_ends and self.estimate_share == 1:
+                last.ended(last.total / last.visits if estimate is None else estimate, None)
+            elif last.over:
                 right = is_right(text, problem.answer, finished=last.finished)
                 worth, share = float(right), 0.0 if estimate is None else self.estimate_share
                 last.ended((1.0 - share) * worth + share * (estimate or 0.0), right)

@@ -28,7 +28,7 @@ from models.method.schedule import BUDGET_KEY
 from models.method.scored import Scored
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.parts.shared.of_turns import at_tokens, less_the_others, returns_to_go, turns_of
-from models.reward_models.critic.fit import critic_of, trained_mask
+from models.reward_models.critic.fit import critic_of, seen_by, trained_mask
 from models.reward_models.critic.losses import values_of
 
 
@@ -71,7 +71,7 @@ class Redistributed(CriticAdvantage):
             squares = 0.0
             for row in rows_of(
                 critic,
-                scored.sequences,
+                seen_by(critic, scored),
                 resources.token_budget,
                 among=[place for index in counted for place in places[index]],
                 together=episodes_together(rollouts),

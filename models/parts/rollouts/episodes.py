@@ -93,6 +93,11 @@ class Episodes(Sample):
         )
         return EpisodeSettings(environment=self.environment, limits=limits, role=self.role, waves=self.waves)
 
+    @property
+    def teaches(self) -> Environment | None:
+        """The environment, if it makes demonstrations for the warm start."""
+        return self.environment if self.environment.most_lessons else None
+
     def groups_in_round(self) -> int:
         """Return the number of groups of completions in a round: one for each prompt and seat that learns."""
         return self.prompts * self.environment.learning

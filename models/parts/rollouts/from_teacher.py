@@ -20,7 +20,7 @@ import torch
 from models.base.bounds import Share
 from models.base.errors import UserError
 from models.base.seeds import choice_seed, round_seed, second_sampling_seed
-from models.engines.decoding_loop import Voice
+from models.engines.voice import Voice
 from models.method.learner import TeacherUse
 from models.method.problem import Problem, Reads
 from models.method.registry import part

@@ -10,7 +10,6 @@ request for good answers: their words follow every prompt in evaluations and in 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,8 +25,7 @@ from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutSource
 from models.method.rollout_source import Rollouts
-from models.policies.use import PolicyUse, write_use
-from models.text.chat_template import TEMPLATE, plain_template
+from models.parts.shared.after_prompt import write_after_prompt
 from models.text.encoding import Codec
 
 
@@ -98,18 +96,7 @@ class Hindsight(Rollouts):
         `Rollouts.export`.
         """
         _, good = self._feedback(codec)
-        text = codec.text([good])[0] if self.good.strip() == codec.text([good])[0].strip() else self.good
-        write_use(folder, PolicyUse(after_prompt=tuple(good), text=text))
-        words = self.good if self.good[:1].isspace() else f" {self.good}"
-        template = folder / TEMPLATE
-        if codec.chat and template.is_file():
-            template_text = (
-                template.read_text(encoding="utf-8")
-                + f"{{% if add_generation_prompt %}}{{{{ {json.dumps(words)} }}}}{{% endif %}}"
-            )
-        else:
-            template_text = plain_template(codec.tokenizer, words)
-        template.write_text(template_text, encoding="utf-8")
+        write_after_prompt(folder, codec, self.good, good)
 
     def _feedback(self, codec: Codec) -> list[list[int]]:
         """Return the words before the worse and before the better answer, without an end, 2 lists of token ids."""

@@ -7,24 +7,31 @@ Offline RL over turns learns values of the logged actions and prefers those with
 (imagination engine; paper 54), the offline stages of device control (DigiRL and Digi-Q; papers 116 and 123). With
 candidates the choice is among turns that the policy would write (Digi-Q's best of N), or that experts propose, here
 temperatures of one policy (mixture of experts for dialogue management; paper 45). Evaluations play episodes.
+
+With candidates, the critic of logged turns (reward `action_value`) is written into the policy's model folder, so that
+strategies of evaluation can choose by it (`--strategy best_of_steps --set strategy.scorer.name=critic`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from models.agents.play.logged import logged_episodes
 from models.base.bounds import Positive, Temperature
 from models.base.seeds import completion_seed, round_seed
 from models.engines.engine import CompletionRequest, TokenSampling
+from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.problem_rows import known_answers
 from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rollouts.episodes import Episodes
+from models.reward_models.critic.action_values import ACTION_VALUES, ActionValues, save_action_values
+from models.text.encoding import Codec
 
 
 @part("logged")
@@ -57,6 +64,16 @@ class LoggedCandidates(Logged):
     """Turns that are drawn at each state, by each expert."""
     experts: tuple[Temperature, ...] = (1.0,)
     """Temperatures of the experts, one after the other."""
+
+    def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
+        """Write the critic of logged turns into the policy's folder. See `Rollouts.export`.
+
+        A critic whose weights are split over several learners is not written.
+        """
+        super().export(learner, codec, start, folder)
+        critic = learner.companions.get(ACTION_VALUES)
+        if critic is not None and isinstance(critic.model, ActionValues) and learner.ranks.count == 1:
+            save_action_values(critic.model, folder / ACTION_VALUES)
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
         """Return the largest number of candidates of a state or episodes of a problem."""

@@ -7,7 +7,8 @@ Monte-Carlo tree search with PUCT (models.agents.play.tree, models.agents.play.s
 without human labels of steps: outcomes are backed up the tree and become values of steps. AlphaMath (paper 292) trains
 a value model on them, which then guides the search instead of outcomes (`critic_share`). ReST-MCTS* (paper 294) derives
 a quality from how far each step leads (`values: quality`, models.parts.shared.step_quality). MedS3 (paper 320) keeps
-the answers that were drawn to the end. Step-level preferences are siblings of different value (paper 34).
+the answers that were drawn to the end. Step-level preferences are siblings of different value (paper 34). Where no
+outcome exists, rewards of single steps guide the search (`step_rewards`; COS(M+O)S, paper 134).
 
 The nodes that are expanded depend on the policy, critic, seed, round and problem alone. An answer is right if it ends
 in the problem's answer. Paths are not samples for a policy gradient: imitate the right ones (advantage step_values).
@@ -16,28 +17,34 @@ in the problem's answer. Paths are not samples for a policy gradient: imitate th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from models.agents.play.step_search import StepSearch
+from models.agents.play.step_search import Estimate, StepSearch
 from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
 from models.base.bounds import Count, Positive, Share
 from models.base.seeds import round_seed
 from models.learner.packing import Sequences
 from models.method.problem import Problem
-from models.method.registry import part
+from models.method.registry import part, slot_type
 from models.method.resources import RunResources
+from models.method.reward import Blend, Reward
 from models.method.rollout import Extra, Rollout, RolloutEpisode, RolloutSource
 from models.parts.rollouts.sample import Sample
 from models.parts.rollouts.tree import turns_of_trees
 from models.parts.shared.step_quality import step_quality
 from models.reward_models.critic.fit import critic_of
 from models.reward_models.critic.model import read_values
+
+if TYPE_CHECKING:
+    StepRewards = list[Reward]
+else:
+    StepRewards = slot_type("rewards")
 
 Known = dict[int, float]
 """Values of nodes by their identity; nodes without a known value are left out."""
@@ -61,12 +68,36 @@ class TreeSearch(Sample):
     critic_share: Share = 0.0
     """Weight of the critic's estimate in the value of a new step, next to its outcome; 1: no step is continued to the
     end of the answer."""
+    step_rewards: StepRewards = field(default_factory=list)
+    """Rewards of a new step after the steps before it; their weighted sum, held in [0, 1], guides the search. Empty:
+    outcomes and the critic do."""
+    reward_share: Share = 1.0
+    """Weight of `step_rewards`, if there are any, in the value of a new step, next to its outcome; 1: no step is
+    continued to the end of the answer, and outcomes do not count."""
     marks: tuple[str, ...] = ("\n", ";")
     """Texts that end a step: a token whose text holds one of them is the last of its step."""
     values: Literal["backed_up", "quality"] = "backed_up"
     """Value of a step: its value in the tree, or its quality by distance from a right answer."""
     emit: Literal["paths", "steps"] = "paths"
     """Kind of rollouts: whole answers, or single steps."""
+
+    @property
+    def misfit(self) -> str:
+        """Error message if rewards of steps are set that cannot be read during a search."""
+        if self.step_rewards and self.critic_share:
+            return f"rollouts.critic_share is {self.critic_share}, but step_rewards guide the search; leave one out"
+        for reward in self.step_rewards:
+            if reward.companion or reward.needs_reward_model or reward.needs_judge or isinstance(reward, Blend):
+                return (
+                    f"rollouts.step_rewards: {reward.name} needs a model or a reward that a search does not have; use "
+                    "a reward that reads the step alone, or the policy or the reference"
+                )
+        return ""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether a reward of the steps reads the reference."""
+        return any(reward.needs_reference for reward in self.step_rewards)
 
     @property
     def gives(self) -> tuple[Extra, ...]:
@@ -80,8 +111,8 @@ class TreeSearch(Sample):
 
     @property
     def reads_models(self) -> bool:
-        """Whether the critic guides the search."""
-        return self.critic_share > 0
+        """Whether the critic, or a reward that reads the policy or the reference, guides the search."""
+        return self.critic_share > 0 or any(reward.reads_learner for reward in self.step_rewards)
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
         """Return the number of answers that are drawn, or of steps at a node."""
@@ -103,8 +134,9 @@ class TreeSearch(Sample):
                 valuing=valuing,
             ),
             marks=self.marks,
-            estimate=partial(critic_estimates, resources) if self.critic_share else None,
-            estimate_share=self.critic_share,
+            estimate=self._estimate(resources),
+            estimate_share=self.reward_share if self.step_rewards else self.critic_share,
+            estimate_ends=bool(self.step_rewards),
         )
         trees = search.grow(problems, round_seed(resources.seed, round_number))
         known = [qualities(tree) if self.values == "quality" else backed_up(tree) for tree in trees]
@@ -112,6 +144,35 @@ class TreeSearch(Sample):
             return whole_answers(resources, problems, trees, known)
         worth = {node: value for values in known for node, value in values.items()}
         return turns_of_trees(problems, trees, lambda node: worth.get(id(node)))
+
+    def _estimate(self, resources: RunResources) -> Estimate | None:
+        if self.step_rewards:
+            return partial(rewarded_steps, resources, self.step_rewards)
+        return partial(critic_estimates, resources) if self.critic_share else None
+
+
+def rewarded_steps(
+    resources: RunResources, rewards: Sequence[Reward], problems: Sequence[Problem], nodes: Sequence[Node]
+) -> list[float]:
+    """Return the weighted sum of the rewards of the nodes' steps, [nodes], held within [0, 1].
+
+    A reward reads a step as a completion after the prompt and the steps before it, which counts as finished.
+    """
+    rollouts = [
+        Rollout(
+            replace(problem, tokens=(*problem.tokens, *node.history[: len(node.history) - len(node.tokens)])),
+            number,
+            node.tokens,
+            node.log_probs,
+            node.turn.text,
+            True,
+        )
+        for number, (problem, node) in enumerate(zip(problems, nodes, strict=True))
+    ]
+    total = torch.zeros(len(rollouts))
+    for reward in rewards:
+        total += reward.weight * reward(resources, rollouts).to(total)
+    return [min(1.0, max(0.0, value)) for value in total.tolist()]
 
 
 def critic_estimates(resources: RunResources, problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:

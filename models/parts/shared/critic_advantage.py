@@ -11,8 +11,9 @@ from models.method.advantage import Advantage, Signal
 from models.method.episode_parts import rows_of_wholes
 from models.method.learner import Companion
 from models.method.resources import RunResources
+from models.method.rollout import Extra
 from models.method.scored import Scored
-from models.reward_models.critic.fit import critic_of, fit_critic
+from models.reward_models.critic.fit import critic_of, fit_critic, seen_by
 from models.reward_models.critic.model import new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
 
@@ -39,6 +40,11 @@ class CriticAdvantage(Advantage):
         """Pretraining of the critic, from its own settings."""
         return self.critic.pretraining
 
+    @property
+    def needs_extra(self) -> Extra | None:
+        """The context of a judge, if the critic sees it."""
+        return "privileged" if self.critic.sees == "privileged" else None
+
     def accompany(self, policy: nn.Module) -> Companion:
         """Return the critic as it begins: the policy's backbone with a fresh head."""
         return new_critic(policy, self.critic)
@@ -47,7 +53,7 @@ class CriticAdvantage(Advantage):
         """Return the critic's value before each token, [completions] tensors of [tokens of it]."""
         critic = critic_of(resources.learner.companions[self.companion])
         values = read_values(
-            critic, scored.sequences, autocast=resources.learner.autocast, token_budget=resources.token_budget
+            critic, seen_by(critic, scored), autocast=resources.learner.autocast, token_budget=resources.token_budget
         )
         return rows_of_wholes(values, scored.rollouts)
 

@@ -76,7 +76,16 @@ CASES = {
         replace(SUM, answer='{"wants": ["umbrella"]}'),
         settings=lambda: {"documents": str(DOCUMENTS / "expansions.jsonl")},
     ),
+    "entailed": Case(
+        "a has the most n",
+        replace(SUM, answer='{"table": {"columns": ["team", "n"], "rows": [["a", 2], ["b", 1]]}}'),
+    ),
+    "ndcg": Case("#### bye", replace(SUM, answer='{"relevance": {"bye": 1}}')),
+    "labels": Case("#### bye", replace(SUM, answer='{"relevance": {"bye": 1}}')),
     "word_share": Case("bye", settings=lambda: {"words": ("bye",)}),
+    "guard": Case(settings=lambda: {"harmful": ("#### 7",)}),
+    "mode_margin": Case(settings=lambda: {"tokens": ("+", "0")}),
+    "norm_direction": Case(settings=lambda: {"do": ("3 + 4",), "avoid": ("#### 7",), "questions": ("{phrase}",)}),
     "cost": Case(settings=lambda: {"calls": {"calculator": 1.0}, "outputs": {"calculator": 0.1}, "written": 0.01}),
 }
 BY_WORDS = {

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.engines.decoding_loop import Voice, complete
+from models.engines.decoding_loop import complete
 from models.engines.engine import Sampling, requests_of
+from models.engines.voice import Voice
 from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.fit import fit_round

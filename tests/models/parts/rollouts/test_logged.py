@@ -11,10 +11,12 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.method.problem import KnownAnswer, Problem
 from models.method.scored import Scored
+from models.parts.rewards.models.action_value import ActionValue
 from models.parts.rollouts.logged import Logged, LoggedCandidates
 from models.parts.select.best_by_value import BestByValue
+from models.reward_models.critic.action_values import ACTION_VALUES, ActionValues, load_action_values
 from tests.support.tiny_episodes import ENDING, Chatter
-from tests.support.tiny_loops import PROBLEMS, save_start
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, new_learner, save_start
 from tests.support.tiny_models import scored
 from tests.support.tiny_resources import CODEC, make_resources
 
@@ -60,6 +62,23 @@ def test_candidates_stand_behind_the_states_of_the_log_and_the_log_carries_no_lo
         assert {rollout.problem.tokens for rollout in mine} == {state} and len({r.group for r in mine}) == 1
         assert all(rollout.episode.history == len(state) - len(PROBLEM.tokens) for rollout in mine)
     assert source.largest_group([PROBLEM]) == 6
+
+
+def test_the_critic_of_logged_turns_is_written_next_to_the_policy_and_reads_the_same(tmp_path: Path) -> None:
+    learner = new_learner(SCHEDULE)
+    part = ActionValue()
+    critic = learner.companions[part.companion] = part.accompany(learner.policy)
+    source = LoggedCandidates(**SETTINGS)  # type: ignore[arg-type]
+    source.export(learner, CODEC, tmp_path, tmp_path)
+    states, turns = [PROBLEM.tokens] * 2, [(5, 1), (6, 7, 1)]
+    loaded, trained = load_action_values(tmp_path / ACTION_VALUES), critic.model
+    assert isinstance(trained, ActionValues)
+    with torch.no_grad():
+        expected = trained.values(trained.features(states, turns, 4096))
+        torch.testing.assert_close(loaded.values(loaded.features(states, turns, 4096)), expected)
+    del learner.companions[part.companion]
+    source.export(learner, CODEC, tmp_path, tmp_path / "without")
+    assert not (tmp_path / "without" / ACTION_VALUES).exists()
 
 
 def test_the_best_of_each_group_by_value_is_kept_where_it_is_better_than_the_mean() -> None:

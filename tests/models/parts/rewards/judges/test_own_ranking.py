@@ -12,7 +12,12 @@ from models.base.errors import UserError
 from models.learner.packing import Sequences
 from models.method.resources import RunResources
 from models.method.rollout import Rollout
-from models.parts.rewards.judges.own_ranking import OwnLikelihood, RankingConsistency, kendall_tau
+from models.parts.rewards.judges.own_ranking import (
+    OwnLikelihood,
+    RankingConsistency,
+    ReferenceCoverage,
+    kendall_tau,
+)
 from tests.support.tiny_loops import SCHEDULE, new_learner
 from tests.support.tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
 from tests.support.tiny_resources import make_resources
@@ -86,3 +91,39 @@ def test_consistency_is_the_share_of_pairs_that_both_policies_order_alike() -> N
 def test_without_a_reference_there_is_nothing_to_compare_with() -> None:
     with pytest.raises(UserError, match="needs a reference"):
         RankingConsistency()(resources_of(tiny_policy(), None), unknown_sampler(GROUPS, [4, 1]))
+
+
+def test_the_reference_is_read_and_log_probs_are_summed_where_this_is_set() -> None:
+    policy, reference = tiny_policy(), tiny_policy(seed=5)
+    resources = resources_of(policy, reference)
+    rollouts = unknown_sampler(SEQUENCES, [1] * 5)
+    sums = [float(row.sum()) for row in plain_log_probs(reference, SEQUENCES)]
+    values = OwnLikelihood(of="reference", over="sum")(resources, rollouts)
+    assert values.tolist() == pytest.approx(sums, rel=1e-5)
+    assert OwnLikelihood(of="reference")(resources, rollouts).tolist() == pytest.approx(
+        means(reference, SEQUENCES), rel=1e-5
+    )
+    assert OwnLikelihood(of="reference").needs_reference and not OwnLikelihood().needs_reference
+
+
+def test_coverage_is_the_least_negative_log_prob_of_a_group_among_the_completions_that_ended() -> None:
+    reference = tiny_policy(seed=5)
+    resources = resources_of(tiny_policy(), reference)
+    costs = [-float(row.sum()) for row in plain_log_probs(reference, GROUPS)]
+    rollouts = unknown_sampler(GROUPS, [4, 1])
+    values = ReferenceCoverage()(resources, rollouts)
+    assert values.tolist() == pytest.approx([min(costs[:4])] * 4 + [costs[4]], rel=1e-5)
+    likeliest = costs.index(min(costs[:4]))
+    cut = [replace(rollout, finished=place != likeliest) for place, rollout in enumerate(rollouts)]
+    rest = min(cost for place, cost in enumerate(costs[:4]) if place != likeliest)
+    assert ReferenceCoverage()(resources, cut)[:4].tolist() == pytest.approx([rest] * 4, rel=1e-5)
+    alone = [replace(rollout, finished=False) for rollout in rollouts]
+    assert ReferenceCoverage()(resources, alone).tolist() == pytest.approx(values.tolist(), rel=1e-5)
+
+
+def test_without_a_reference_neither_has_a_value() -> None:
+    for reward in (OwnLikelihood(of="reference"), ReferenceCoverage()):
+        with pytest.raises(
+            UserError, match=r"reads the reference, but the recipe has none: set reference\.name to frozen"
+        ):
+            reward(resources_of(tiny_policy(), None), unknown_sampler(GROUPS, [4, 1]))
