@@ -34,6 +34,7 @@ def compare(
     metric: str = "sampled_accuracy",
     budget: int | None = None,
     smoke: bool = False,
+    target: float = 1.0,
 ) -> tuple[str, list[Standing], list[TrainingCost], list[str]]:
     """Train every recipe with every seed and compare a held-out metric. No policy is registered.
 
@@ -44,6 +45,7 @@ def compare(
         metric: metric of the evaluation, such as sampled_accuracy or pass_at_4.
         budget: completions of each training; None: the smallest of the recipes' own budgets.
         smoke: make every recipe small; its runs are in an experiment of their own.
+        target: score that the optimality gap is measured from.
 
     Returns:
         The MLflow run; the standing and the cost of every recipe; and one line for every training whose policy did not
@@ -52,7 +54,7 @@ def compare(
     Raises:
         UserError: see models.recipes.comparison.contenders; or the data lack the metric.
     """
-    chosen = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
+    chosen = contenders(recipes, overrides or [], seeds, metric, budget, smoke, target)
     experiment = chosen[0].recipe.name
     with own_folder(experiment) as home:
         given = [source.file for contender in chosen for source in contender.recipe.sources]
@@ -90,7 +92,7 @@ def compare(
                 journals = [curves_of(training.tuned) for training in done if training.tuned]
                 costs.append(cost_of(contender, journals))
                 lost += not_learned(contender.name, done)
-            standing = standings(scores)
+            standing = standings(scores, target=target)
             write_comparison(run, metric, standing, costs, lost)
         prefect_run.describe(*summaries.name_and_note(run), page)
         return run, standing, costs, lost

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.runtime.data_steps import call_preparation, call_validation
+from flows.runtime.frozen_policies import evaluated_with_models
 from flows.runtime.notifications import notify_champion
 from flows.runtime.opening import notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
@@ -45,8 +46,10 @@ def evaluate_champion(recipe: RecipeName, overrides: Overrides = None, cluster: 
         log_data(run, version, "measured on")
         judge, rewarded = reward_model_of(champion, opened.recipe)
         runs.set_tags(run, {tags.REWARD_MODEL_VERSION: judge} if judge else {})
-        inputs = (registered_policy(champion), call_validation(opened, data), rewarded)
-        sections = ShownSections(opened.recipe)
+        validated = call_validation(opened, data)
+        with_models, _, _ = evaluated_with_models(opened, validated)
+        inputs = (registered_policy(champion), validated, rewarded)
+        sections = ShownSections(with_models.recipe)
         with shared_engine(opened.recipe.placement, cluster):
             measured = call_step(opened, evaluate_policy, sections, *inputs, refresh=True, name="evaluate champion")
         if by_hand.waiting(name) is not None:

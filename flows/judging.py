@@ -22,6 +22,8 @@ OWN_SETTINGS = {
     "samples": "the sources decide it",
     "held_out": "each set is judged by a command of its own",
     "fluency_margin": "it needs the policy from which a training started",
+    "copied": "it needs the rows that a training read",
+    "hallucination": "it needs the prompts",
     "divergence_margin": "it needs a reward model",
     "reward_gap_margin": "it needs a reward model",
 }

@@ -186,7 +186,7 @@ def _start(recipe: Any, work: Work, curve: Curve, clock: _Stages, own: Path, fil
         start = work.start(recipe)
         clock.ended("warm_start")
         return start
-    base = base_folder(recipe.policy.base, files, work.folder)
+    base = base_folder(recipe.policy.named_base or "", files, work.folder)
     clock.ended("base")
     if recipe.warm_start is None:
         return base

@@ -1,4 +1,4 @@
-"""Every recipe of the family `agents`, trained to its end on the data of its own environment, with its YAML unchanged.
+"""Every recipe of agents or with episodes, trained to its end on its own data, with its YAML unchanged.
 
     python -m benchmarks.league.agents                          # all missing results, then docs/agents.md
     python -m benchmarks.league.agents --only calculator        # one of them; --seeds 3 for three trainings
@@ -38,12 +38,14 @@ POINTS = 3
 
 
 def entrants() -> list[str]:
-    """Return the names of the recipes of the family that train a policy on data which are made here."""
+    """Return the names of the recipes of the family, and of others with episodes, on data which are made here."""
     recipes: list[Any] = [load_recipe(file) for file in method_files(ROOT / "recipes")]
     return [
         recipe.name
         for recipe in recipes
-        if recipe.source.family == FAMILY and recipe.schedule is not None and recipe.data.name in BUILT_IN
+        if (recipe.source.family == FAMILY or recipe.rollouts.episodes is not None)
+        and recipe.schedule is not None
+        and recipe.data.name in BUILT_IN
     ]
 
 
@@ -107,7 +109,7 @@ def main() -> int:
     names = entrants()
     if unknown := [name for name in options.only or () if name not in names]:
         choices = ", ".join(names)
-        parser.error(f"{unknown[0]} is not a recipe of the family {FAMILY} on built-in data; choose from {choices}")
+        parser.error(f"{unknown[0]} is not a recipe of agents or episodes on built-in data; choose from {choices}")
     WORK.mkdir(parents=True, exist_ok=True)
     alone()
     failed, results = False, read_all(RESULTS)

@@ -12,14 +12,14 @@ from models.recipes.load import load_recipe
 
 HEAD = """# Agents: what each recipe learned
 
-This page shows the result of every recipe of the family `agents` (`rewardflow methods --family agents`).
-`python -m benchmarks.league.agents` trains each recipe to its end, on the data of its own environment and from its own
-warm start. *Start* and *end* are the shares of solved episodes, or of right answers, before and after the
-reinforcement learning. They are measured on held-out problems of the validation split, with a 95 % bootstrap interval
-over the problems. *Gain* is the difference of end and start, problem by problem. The verdict is `above` if the
-intervals of start and end do not overlap, and `above, paired` if they overlap but the interval of the gain is above
-zero. Seconds are those of the rounds on one thread. The comment at the top of a recipe describes how it differs from
-its paper.
+This page shows the result of every recipe of the family `agents` (`rewardflow methods --family agents`), and of the
+recipes of other families whose policy takes turns with an environment. `python -m benchmarks.league.agents` trains
+each recipe to its end, on its own data and from its own warm start. *Start* and *end* are the shares of solved
+episodes, or of right answers, before and after the reinforcement learning. They are measured on held-out problems of
+the validation split, with a 95 % bootstrap interval over the problems. *Gain* is the difference of end and start,
+problem by problem. The verdict is `above` if the intervals of start and end do not overlap, and `above, paired` if
+they overlap but the interval of the gain is above zero. Seconds are those of the rounds on one thread. The comment at
+the top of a recipe describes how it differs from its paper.
 """
 COLUMNS = ("recipe", "paper", "data", "start", "end", "gain", "verdict", "seeds", "completions", "s")
 

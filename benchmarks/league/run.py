@@ -62,9 +62,20 @@ class Job:
 
 
 def entrants() -> list[str]:
-    """Return the names of the recipes that train a policy on the league's task."""
+    """Return the names of the recipes that train a policy to answer the league's task in one turn.
+
+    A recipe that begins with another one's policy is left out, because all entrants have the same start.
+    """
     recipes: list[Any] = [load_recipe(file) for file in method_files(ROOT / "recipes")]
-    return [recipe.name for recipe in recipes if recipe.schedule is not None and recipe.data.name == TASK]
+    return [
+        recipe.name
+        for recipe in recipes
+        if recipe.schedule is not None
+        and recipe.data.name == TASK
+        and recipe.rollouts.episodes is None
+        and recipe.policy.base is None
+        and recipe.advantage.trains_policy
+    ]
 
 
 def missing(jobs: Sequence[Job], results: Sequence[LeagueResult], code: str | None) -> list[Job]:

@@ -44,9 +44,9 @@ def start_of_base(work: Work, recipe: Any, base: Path, folder: Path) -> tuple[Pa
     codec = codec_of(recipe, base)
     longest = int(model.config.max_position_embeddings)
     role = None if recipe.rollouts.episodes is None else recipe.rollouts.episodes.role
+    parts = (role, recipe.shown_verifier, recipe.rollouts.adviser, recipe.rollouts.teaches)
     rows, held_out = (
-        demonstrations(work.data, codec, split, longest, settings, role, recipe.shown_verifier, recipe.rollouts.adviser)
-        for split in ("train", "validation")
+        demonstrations(work.data, codec, split, longest, settings, *parts) for split in ("train", "validation")
     )
     if not len(rows):
         raise UserError(f"warm_start: the data set {recipe.data.name} has no demonstrations that fit {longest} tokens")

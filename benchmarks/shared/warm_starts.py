@@ -96,15 +96,15 @@ class Work:
             plain_recipe["policy"]["size"], plain_recipe["policy"]["tokenizer"], plain_recipe["policy"]["precision"],
             plain_recipe["warm_start"], self.data.name, role or "",
             *([plain_recipe["rollouts"]["feedback"]] if settings.shows == "feedback" else []),
+            *([plain_recipe["rollouts"]["environment"]] if recipe.rollouts.teaches is not None else []),
         )  # fmt: skip
         place = self.folder / f"start_{recipe.seed}_{content_digest[:12]}"
         if not place.is_dir():
             tokenizer = fitted_tokenizer(self.data, recipe.policy.tokenizer)
             model = new_policy(recipe.policy.size, tokenizer, recipe.seed)
             longest = recipe.policy.size.positions
-            rows = demonstrations(
-                self.data, Codec(tokenizer), "train", longest, settings, role, adviser=recipe.rollouts.adviser
-            )
+            parts = (role, None, recipe.rollouts.adviser, recipe.rollouts.teaches)
+            rows = demonstrations(self.data, Codec(tokenizer), "train", longest, settings, *parts)
             fit_supervised(model, rows, settings, seed=recipe.seed, autocast=self.autocast(recipe, model))
             unfinished = self.folder / f".{place.name}.{torch.randint(2**40, ()).item()}"
             save_model_folder(model, tokenizer, unfinished)

@@ -31,12 +31,18 @@ def compare(
             "completions per prompt).",
         ),
     ] = None,
+    target: Annotated[
+        float, typer.Option("--target", help="Score that the optimality gap is measured from; 1 for a share.")
+    ] = 1.0,
     overrides: SetOption = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run the comparison in seconds on tiny policies, as comparison-smoke.")
     ] = False,
 ) -> None:
     """Train several recipes with several seeds and compare them: interquartile means, probability of improvement.
+
+    The optimality gap is the mean amount by which the seeds are below `--target`. The MLflow run has performance
+    profiles: the share of the seeds above each score.
 
     The recipes must have the same data, evaluation and initial policy. Each recipe gets the number of rounds that comes
     nearest to the budget. For a method that samples nothing, the completions are those of its training data. A training
@@ -51,7 +57,7 @@ def compare(
     from models.recipes.comparison import contenders
 
     chosen = overrides or []
-    contenders(recipes, chosen, seeds, metric, budget, smoke)  # reports errors before Prefect starts
+    contenders(recipes, chosen, seeds, metric, budget, smoke, target)  # reports errors before Prefect starts
     require_space(state_folder())
     writable_state_folder()
     from flows.runtime import console
@@ -63,7 +69,7 @@ def compare(
 
     console.quiet(caller_prints_error=True)
     server_answers()
-    run, standings, costs, lost = compared(recipes, chosen, seeds, metric, budget, smoke)
+    run, standings, costs, lost = compared(recipes, chosen, seeds, metric, budget, smoke, target)
     interrupt.raise_again()
     print(comparison_lines(run, standings, costs, lost, metric, state_folder()))
     if lost:

@@ -5,9 +5,15 @@ mean follows its outliers and a single best run is not informative. The followin
 
     interquartile mean         mean of the middle half of the scores of all runs and tasks, a quarter cut at each end
     probability of improvement P(X > Y) + P(X = Y) / 2 for a run of either method, the mean over tasks
+    optimality gap             mean of max(0, target - score) over runs and tasks; scores above the target do not
+                               compensate for runs below it
+    performance profile        share of all runs and tasks whose score is above a threshold, for each threshold. If the
+                               profile of a method is above another's at every threshold, the method is better in
+                               distribution, not only on average
     intervals                  percentiles over resamples that draw the runs of each task again, with replacement
 
-Scores are arrays [runs, tasks]. The numbers equal those of the authors' library `rliable`.
+Scores are arrays [runs, tasks]. The numbers equal those of the authors' library `rliable`. The band of a profile is
+the interval at each threshold; it is not simultaneous over thresholds, as in the paper.
 """
 
 from __future__ import annotations
@@ -43,6 +49,57 @@ def probability_of_improvement(own: ArrayLike, other: ArrayLike) -> float:
     return float(won.mean())
 
 
+def optimality_gap(scores: ArrayLike, target: float = 1.0) -> float:
+    """Return the mean amount by which scores, [runs, tasks], are below `target`; higher scores count as the target."""
+    return float(target - np.minimum(np.asarray(scores, dtype=np.float64), target).mean())
+
+
+def shares_above(scores: ArrayLike, thresholds: ArrayLike) -> Scores:
+    """Return the share of all scores, [runs, tasks], above each threshold, [thresholds]; equal ones do not count."""
+    ordered = np.sort(np.asarray(scores, dtype=np.float64), axis=None)
+    shares: Scores = 1 - np.searchsorted(ordered, np.asarray(thresholds, dtype=np.float64), side="right") / ordered.size
+    return shares
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Performance profile of one method, with its band. All arrays are [thresholds]."""
+
+    thresholds: Scores
+    shares: Scores
+    """Share of the scores above each threshold."""
+    low: Scores
+    high: Scores
+
+
+def performance_profile(
+    scores: ArrayLike, thresholds: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Profile:
+    """Compute the performance profile of a method with its bootstrap band; the runs of each task are resampled.
+
+    Args:
+        scores: [runs], or [runs, tasks].
+        thresholds: scores to compare with, [thresholds].
+
+    Raises:
+        UserError: `scores` is empty, or a score or a threshold is not finite.
+    """
+    array, limits = _checked(scores), np.asarray(thresholds, dtype=np.float64)
+    if limits.ndim != 1 or not limits.size or not np.isfinite(limits).all():
+        raise UserError("comparison: the thresholds of a profile are a list of finite numbers")
+    chance = np.random.default_rng(seed)
+    draws = np.array([shares_above(_drawn(array, chance), limits) for _ in range(resamples)])
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    return Profile(limits, shares_above(array, limits), low, high)
+
+
+def profiles(scores: Mapping[str, ArrayLike], *, points: int = 101) -> dict[str, Profile]:
+    """Compute the profiles of several methods at `points` thresholds, from the lowest score of any to the highest."""
+    every = np.concatenate([_checked(values).ravel() for values in scores.values()])
+    thresholds = np.linspace(every.min(), every.max(), points)
+    return {method: performance_profile(values, thresholds) for method, values in scores.items()}
+
+
 def stratified_interval(
     statistic: Callable[..., float], *groups: ArrayLike, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
@@ -73,12 +130,23 @@ class Standing:
     """Interquartile mean."""
     improvement: Interval | None
     """Probability of improvement over the first method; None for the first method itself."""
+    gap: Interval
+    """Optimality gap: mean amount by which the scores are below the target."""
 
 
 def standings(
-    scores: Mapping[str, Sequence[float]], *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+    scores: Mapping[str, Sequence[float]],
+    *,
+    target: float = 1.0,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> list[Standing]:
     """Compare every method with the first, in the order of `scores`: method -> one score per seed.
+
+    Args:
+        scores: of each method.
+        target: score that the optimality gap is measured from.
 
     Raises:
         UserError: a method has no scores, or one is not finite.
@@ -91,6 +159,7 @@ def standings(
             tuple(values),
             stratified_interval(interquartile_mean, values, **options),  # type: ignore[arg-type]
             None if number == 0 else stratified_interval(probability_of_improvement, values, first, **options),  # type: ignore[arg-type]
+            stratified_interval(lambda drawn: optimality_gap(drawn, target), values, **options),  # type: ignore[arg-type]
         )
         for number, (method, values) in enumerate(scores.items())
     ]

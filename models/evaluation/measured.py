@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from models.answers.severity import severity_of, severity_table
 from models.base.errors import UserError
+from models.evaluation.copied import CopiedSettings, copied_flags
+from models.evaluation.hallucination import HallucinationSettings, hallucination_index
 from models.evaluation.metrics import compiled_patterns, prompt_values
 from models.evaluation.records import Completion, PromptRecord, turns_of
 
@@ -39,6 +41,10 @@ class GateMeasurements:
     """Mean nats per token of a prompt's samples under the starting policy of the training, [n]; NaN if not measured."""
     severity: Values | None = None
     """Severity of all turns together, mean over a prompt's samples, [n]; None: not computed."""
+    copied: Values | None = None
+    """Share of samples that are copied from training rows, [n]; NaN if not measured; None: not computed."""
+    hallucination: Values | None = None
+    """Hallucination index, mean over a prompt's samples, [n]; NaN if claims were not checked; None: not computed."""
 
 
 def measure(
@@ -46,6 +52,8 @@ def measure(
     metrics: Sequence[str],
     safety_patterns: Sequence[str] = (),
     severity: Mapping[str, float] | None = None,
+    copied: CopiedSettings | None = None,
+    hallucination: HallucinationSettings | None = None,
 ) -> GateMeasurements:
     """Compute the arrays of an evaluation.
 
@@ -71,6 +79,8 @@ def measure(
         phrases=own_phrases(records),
         nats=np.array([np.mean([s.start_nats for s in record.samples]) for record in records]),
         severity=severities(records, severity) if severity else None,
+        copied=copied_flags(records, copied) if copied is not None else None,
+        hallucination=hallucination_index(records, hallucination) if hallucination is not None else None,
     )
 
 

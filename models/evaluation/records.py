@@ -26,6 +26,12 @@ class Completion:
     """Share of the requirements that it meets, in [0, 1]; NaN if the verifier does not grade."""
     start_nats: float = float("nan")
     """Surprise under the starting policy of the training, in nats per token; NaN if not measured."""
+    copied_run: float = float("nan")
+    """Words of the longest run that it shares with training rows (`models.evaluation.copied`); NaN if not measured."""
+    copied_share: float = float("nan")
+    """Share of its runs of words that occur in training rows; NaN if not measured."""
+    claims: str = ""
+    """Checked claims as JSON (`models.evaluation.hallucination`); empty if they were not checked."""
     turns: str = ""
     """Turns of an episode as JSON, see `turns_to_json`; empty for a completion that is not an episode."""
 

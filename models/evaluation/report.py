@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 
 from models.answers.answers import extract_answer
+from models.evaluation.copied import CopiedSettings, copied_flags
+from models.evaluation.hallucination import HallucinationSettings, hallucinated_shares, hallucination_index
 from models.evaluation.metrics import average, flagged_share, prompt_values, reward_divergence
 from models.evaluation.records import PromptRecord
 
@@ -36,6 +38,8 @@ def summarise(
     *,
     ks: Sequence[int] = (1, 4, 16),
     safety_patterns: Sequence[str] = (),
+    copied: CopiedSettings | None = None,
+    hallucination: HallucinationSettings | None = None,
     prefix: str = "eval/",
 ) -> dict[str, float]:
     """Compute the metrics of one policy; undefined metrics are left out, so every value is finite.
@@ -43,6 +47,8 @@ def summarise(
     Args:
         ks: subset sizes of pass@k and maj@k, at most four; those above the number of samples are left out.
         safety_patterns: regular expressions for text that a sample must not contain.
+        copied: the run of words from which a sample counts as copied; None: not measured.
+        hallucination: weights of the hallucination index; None: not measured.
         prefix: prefix of every name.
 
     Raises:
@@ -60,4 +66,12 @@ def summarise(
     values["reward_divergence"] = reward_divergence(records)
     if safety_patterns:
         values["flagged_share"] = flagged_share(records, safety_patterns)
+    if copied is not None:
+        samples = [sample for record in records for sample in record.samples]
+        values["copied_samples"] = average(copied_flags(records, copied))
+        values["copied_run"] = max(sample.copied_run for sample in samples)
+        values["copied_share"] = sum(sample.copied_share for sample in samples) / len(samples)
+    if hallucination is not None:
+        values["hallucination"] = average(hallucination_index(records, hallucination))
+        values |= {f"hallucinated_{name}": share for name, share in hallucinated_shares(records).items()}
     return {prefix + name: value for name, value in values.items() if math.isfinite(value)}

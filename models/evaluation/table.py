@@ -11,6 +11,9 @@ import pandas as pd
 
 from models.evaluation.records import Completion, PromptRecord
 
+UNMEASURED = ("grade", "start_nats", "copied_run", "copied_share")
+"""Columns that are left out if no completion has a value."""
+
 
 def write_records(records: Sequence[PromptRecord], file: Path) -> None:
     """Write `records` to a Parquet file; the greedy completion of each prompt comes first."""
@@ -20,9 +23,9 @@ def write_records(records: Sequence[PromptRecord], file: Path) -> None:
         for number, completion in enumerate([record.greedy, *record.samples])
     ]
     table = pd.DataFrame(rows)
-    if not any(row["turns"] for row in rows):
-        table = table.drop(columns="turns", errors="ignore")
-    unmeasured = [name for name in ("grade", "start_nats") if name in table and table[name].isna().all()]
+    unused = [name for name in ("turns", "claims") if not any(row[name] for row in rows)]
+    table = table.drop(columns=unused, errors="ignore")
+    unmeasured = [name for name in UNMEASURED if name in table and table[name].isna().all()]
     table = table.drop(columns=unmeasured)
     table.to_parquet(file, index=False)
 

@@ -4,6 +4,9 @@
                        advantages; 0.5 is chance
     one against many   share of prompts with a right and a wrong sample whose best-scored right one is above every wrong
                        one (RewardBench 2; the hardest wrong answer decides)
+    one against n      one right sample and n wrong ones of the same prompt are drawn without replacement (RewardMATH,
+                       paper 330, with n = 9): the probability that the right one is first, and its expected reciprocal
+                       rank. With one wrong answer, as in RewardBench, the first is the separation
     best of n          truth of the sample of highest score among n drawn without replacement, in closed form: with
                        scores in order, rank i (from 1) of N is the best of n with probability C(i-1, n-1) / C(N, n)
     rank correlation   Spearman's, of the mean score of a prompt's samples with the share that is right
@@ -18,6 +21,7 @@ because all of its samples are right or all are wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import comb
 
 import numpy as np
@@ -48,6 +52,36 @@ def one_against_many(scores: ArrayLike, right: ArrayLike) -> Values:
         UserError: see `best_of_n`.
     """
     return _by_prompt(scores, right, _above_all)
+
+
+@dataclass(frozen=True)
+class OneAgainst:
+    """One right sample among n wrong ones, each [prompts]; NaN for a prompt without a right one or n wrong ones."""
+
+    first: Values
+    """Probability that the right sample has the highest score."""
+    reciprocal_rank: Values
+    """Expected value of 1 / rank of the right sample among the n + 1."""
+
+
+def one_against(scores: ArrayLike, right: ArrayLike, wrong: int) -> OneAgainst:
+    """Compare a right sample with `wrong` wrong ones of its prompt, in expectation over all such draws.
+
+    The number of drawn wrong samples above the right one is hypergeometric. Equal scores are in random order.
+
+    Args:
+        scores: of every sample, [prompts, N].
+        right: 1 for a right sample and 0 for a wrong one, [prompts, N].
+        wrong: number of wrong samples that are drawn, 1 or more.
+
+    Raises:
+        UserError: see `best_of_n`; or `wrong` is below 1.
+    """
+    if wrong < 1:
+        raise UserError(f"reward report: a right sample needs a wrong one to compare with, not {wrong}")
+    first = _by_prompt(scores, right, lambda own, other: _expected(own, other, wrong, lambda rank: float(rank == 1)))
+    ranks = _by_prompt(scores, right, lambda own, other: _expected(own, other, wrong, lambda rank: 1 / rank))
+    return OneAgainst(first, ranks)
 
 
 def best_of_n(scores: ArrayLike, truth: ArrayLike, n: int) -> Values:
@@ -115,6 +149,26 @@ def _separation(right: Values, wrong: Values) -> float:
 
 def _above_all(right: Values, wrong: Values) -> float:
     return float(0.5 * (1 + np.sign(right.max() - wrong.max())))
+
+
+def _expected(right: Values, wrong: Values, drawn: int, worth: Callable[[int], float]) -> float:
+    """Return the expected worth of the rank of a right sample among `drawn` of the wrong ones; NaN if they are fewer.
+
+    The expectation is over the right sample, the order of equal scores and the draw of the wrong samples.
+    """
+    count = len(wrong)
+    if count < drawn:
+        return float("nan")
+    by_above = [
+        sum(comb(above, rank - 1) * comb(count - above, drawn - rank + 1) * worth(rank) for rank in range(1, drawn + 2))
+        / comb(count, drawn)
+        for above in range(count + 1)
+    ]
+    of_right = []
+    for score in right:
+        higher, equal = int((wrong > score).sum()), int((wrong == score).sum())
+        of_right.append(float(np.mean(by_above[higher : higher + equal + 1])))
+    return float(np.mean(of_right))
 
 
 def _by_prompt(scores: ArrayLike, right: ArrayLike, statistic: Callable[[Values, Values], float]) -> Values:

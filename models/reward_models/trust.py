@@ -25,7 +25,14 @@ from models.evaluation.bootstrap import Interval, bootstrap_mean
 from models.evaluation.metrics import prompt_values
 from models.evaluation.records import Completion, PromptRecord
 from models.reward_models.judges.question import COMPARE, check_template
-from models.reward_models.ranking import best_of_n, one_against_many, rank_correlation, separation, spearman
+from models.reward_models.ranking import (
+    best_of_n,
+    one_against,
+    one_against_many,
+    rank_correlation,
+    separation,
+    spearman,
+)
 
 FEWEST = 3
 """Minimum number of samples of a prompt, all right or all wrong, for a correlation with their length."""
@@ -43,6 +50,8 @@ class ReportSettings:
     """Ids of the suffix that is searched; 0: none."""
     tried: Positive = 48
     """Candidate ids per position of the suffix."""
+    against: Positive = 9
+    """Wrong samples that a right sample of the same prompt is compared with. Prompts with fewer are left out."""
     judged: NonNegativeInt = 0
     """Pairs of a right and a wrong sample that the recipe's judge compares in both orders; 0: none."""
     judge_template: str = COMPARE
@@ -69,6 +78,10 @@ class PolicyReport:
     separation: Interval | None
     """Over prompts with right and wrong samples; None without such prompts."""
     one_against_many: Interval | None
+    one_against: Interval | None
+    """Probability that a right sample scores above `against` wrong ones of its prompt; None without such prompts."""
+    reciprocal_rank: Interval | None
+    """Expected reciprocal rank of the right sample among them."""
     rank_correlation: float
     """NaN if it is not defined."""
     length_bias: float
@@ -86,15 +99,20 @@ class PolicyReport:
     def metrics(self) -> dict[str, float]:
         """Return the defined metrics by name."""
         named = {"rank_correlation": self.rank_correlation, "length_bias": self.length_bias, "gain": self.gain}
-        for name, interval in (("separation", self.separation), ("one_against_many", self.one_against_many)):
+        for name in ("separation", "one_against_many", "one_against", "reciprocal_rank"):
+            interval = getattr(self, name)
             if interval is not None:
                 named |= {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
         named |= {f"best_of_{n}": interval.estimate for n, interval in self.best_of.items()}
         return {name: value for name, value in named.items() if np.isfinite(value)}
 
 
-def policy_report(records: Sequence[PromptRecord]) -> PolicyReport:
-    """Measure a reward model on scored and verified samples of a policy, [prompts].
+def policy_report(records: Sequence[PromptRecord], against: int = 9) -> PolicyReport:
+    """Measure a reward model on scored and verified samples of a policy.
+
+    Args:
+        records: answers with scores, [prompts].
+        against: wrong samples that a right one of the same prompt is compared with.
 
     Raises:
         UserError: `records` is empty, a prompt has no samples, prompts differ in their number, or a score is not
@@ -104,11 +122,13 @@ def policy_report(records: Sequence[PromptRecord]) -> PolicyReport:
     samples = [record.samples for record in records]
     scores = np.array([[sample.reward_score for sample in row] for row in samples], dtype=np.float64)
     truth = np.array([[sample.correct for sample in row] for row in samples], dtype=np.float64)
-    ns = _powers(scores.shape[1])
+    ns, ranked = _powers(scores.shape[1]), one_against(scores, truth, against)
     return PolicyReport(
         prompts=len(accuracy),
         separation=_mean(separation(scores, truth)),
         one_against_many=_mean(one_against_many(scores, truth)),
+        one_against=_mean(ranked.first),
+        reciprocal_rank=_mean(ranked.reciprocal_rank),
         rank_correlation=rank_correlation(scores, truth),
         length_bias=length_bias(samples),
         best_of={n: bootstrap_mean(best_of_n(scores, truth, n)) for n in ns},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,9 +12,11 @@ from models.agents.strategy import Spent, Strategic, Strategy
 from models.answers.exact import by_answer
 from models.base.errors import UserError
 from models.base.sections import of
-from models.engines.engine import Engine, EngineSettings, Sampling
+from models.engines.engine import Engine, EngineSettings, Sampling, has_vllm
 from models.evaluation.evaluate import STAGES, evaluate
+from models.evaluation.hallucination import HallucinationSettings, with_claims
 from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.wrapped import Wrapping, wrapped_problems
 from models.method.attempt import Grade, Verify
 from models.method.environment import EpisodeSettings
 from models.method.problem import Problem
@@ -23,12 +26,14 @@ from models.policies.base_folder import check_base_folder
 from models.policies.use import read_use
 from models.text.encoding import Codec
 from models.training.read_problems import LengthSections, longest_sequence
-from tasks.compute.open_engine import ScorerSections, reward_scorer
+from tasks.compute.open_engine import ScorerSections, reward_scorer, turn_scorer_of
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import borrowed_engine
 from tasks.registered.policy import PolicyFiles
 from tasks.registered.reward_model import RewardModelFiles
 from tasks.runner.progress import stages
+
+_LOG = logging.getLogger("rewardflow.steps")
 
 
 class EvaluationSections(LengthSections, ScorerSections):
@@ -40,6 +45,8 @@ class EvaluationSections(LengthSections, ScorerSections):
     top_p: float = of("evaluation.top_p")
     evaluation_seed: int = of("evaluation.seed")
     samples: int = of("evaluation.samples")
+    wrap: Wrapping | None = of("evaluation.wrap")
+    hallucination: HallucinationSettings | None = of("gate.hallucination")
     episodes: EpisodeSettings | None = of("rollouts.episodes")
     verifier: Reward | None
     """Decides which answers are right; None: the problems' answers do."""
@@ -53,6 +60,18 @@ class EvaluationSections(LengthSections, ScorerSections):
     def grade(self) -> Grade | None:
         """The rule that grants partial scores; None: there is none."""
         return self.verifier.grade if self.verifier is not None and self.verifier.grades else None
+
+
+def as_measured(problems: list[Problem], recipe: EvaluationSections, codec: Codec) -> list[Problem]:
+    """Return the problems with the prompts that the policy reads, which `evaluation.wrap` may rewrite, [problems].
+
+    Raises:
+        UserError: a rewritten prompt has no room.
+    """
+    if recipe.wrap is None:
+        return problems
+    completion = recipe.longest_measured or recipe.longest_drawn
+    return wrapped_problems(problems, codec, recipe.wrap, longest_sequence(recipe) - completion)
 
 
 def answers(
@@ -99,17 +118,31 @@ def answers(
         episodes = _with_partner(episodes, partner)
     with stages(name, ("engine", *STAGES)) as begin:
         begin("engine")
-        with measuring_engine(policy, recipe, codec, room) as engine:
+        with measuring_engine(policy, recipe, codec, room, engine_settings(name, recipe, strategy)) as engine:
             drawn: Engine = engine
             if strategy is not None:
-                drawn = strategic = Strategic(engine, codec, strategy, room)
+                turn_scorer = turn_scorer_of(
+                    strategy.scorer, rewarded, recipe, home, codec, after_prompt, recipe.evaluation_seed
+                )
+                drawn = strategic = Strategic(engine, codec, strategy, room, turn_scorer)
                 spent = strategic.policy.spent
             scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
             seed = recipe.evaluation_seed
             where = policy.folder  # folder of the frozen model that it was trained with
             rules = (episodes, where, recipe.verify, recipe.grade)
             made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, *rules)
+    if recipe.hallucination is not None:
+        made = with_claims(made, problems)
     return made, spent
+
+
+def engine_settings(name: str, recipe: EvaluationSections, strategy: Strategy | None) -> EngineSettings:
+    """Return the engine's settings: transformers for a strategy that needs the distributions of tokens."""
+    if strategy is None or not strategy.joint:
+        return recipe.engine
+    if recipe.engine.name != "transformers" and has_vllm():
+        _LOG.warning("%s: %s decodes with transformers, because vLLM does not mix models", name, strategy.name)
+    return replace(recipe.engine, name="transformers")
 
 
 def with_start_nats(
@@ -154,7 +187,9 @@ def _with_partner(episodes: EpisodeSettings | None, partner: PolicyFiles) -> Epi
     environment = episodes.environment.with_partner(partner.folder) if episodes is not None else None
     if episodes is None or environment is None:
         named = f"environment {episodes.environment.name}" if episodes is not None else "a recipe of one turn"
-        raise UserError(f"strategy.partners: {named} has no seat for a partner; environments table and partner have")
+        raise UserError(
+            f"strategy.partners: {named} has no seat for a partner; environments table, partner and solver have"
+        )
     return replace(episodes, environment=environment)
 
 
@@ -178,7 +213,11 @@ def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> 
 
 @contextmanager
 def measuring_engine(
-    policy: PolicyFiles, recipe: EvaluationSections, codec: Codec, longest: int | None = None
+    policy: PolicyFiles,
+    recipe: EvaluationSections,
+    codec: Codec,
+    longest: int | None = None,
+    settings: EngineSettings | None = None,
 ) -> Iterator[Engine]:
     """Open an engine on a policy, with room for the recipe's longest prompt and completion.
 
@@ -187,11 +226,12 @@ def measuring_engine(
         recipe: the evaluation settings.
         codec: the policy's own tokenizer.
         longest: tokens that a prompt and its completion may have together; None: as many as the recipe's have.
+        settings: of the engine; None: the recipe's.
     """
     longest = room_of(policy, recipe) if longest is None else longest
     with borrowed_engine(
         policy.folder,
-        recipe.engine,
+        recipe.engine if settings is None else settings,
         longest=longest,
         end=codec.ends,
         trust_remote_code=recipe.policy.trust_remote_code,

@@ -9,11 +9,13 @@ from typing import Any
 
 import torch
 
+from models.agents.turn_scorer import ScorerSettings, TurnScorer
 from models.base.sections import Sections, of
 from models.engines.engine import Engine, EngineSettings
 from models.method.problem import Problem
 from models.policies.aspects import InUse
 from models.reward_models.scorer import open_scorer
+from models.reward_models.turn_scorers import open_turn_scorer
 from models.text.encoding import Codec
 from models.training.read_problems import PromptSections, longest_in_training
 from tasks.compute.precision import Precision, learner_autocast
@@ -71,4 +73,40 @@ def reward_scorer(rewarded: RewardModelFiles | None, recipe: ScorerSections, hom
         token_budget=budget,
         autocast_for=lambda model: learner_autocast(precision, model, home, None),
         trust_remote_code=trusted,
+    )
+
+
+def turn_scorer_of(
+    settings: ScorerSettings,
+    rewarded: RewardModelFiles | None,
+    recipe: ScorerSections,
+    home: Path,
+    codec: Codec,
+    after_prompt: Sequence[int],
+    seed: int,
+) -> TurnScorer | None:
+    """Open the scorer of a strategy's turns; None if it needs no model other than the policy.
+
+    Args:
+        settings: the strategy's.
+        rewarded: reward model that the policy learned from; None: it learned from none.
+        recipe: the evaluation settings.
+        home: the state folder.
+        codec: the policy's.
+        after_prompt: ids that the policy needs between prompt and turn.
+        seed: of the votes of a judge.
+
+    Raises:
+        UserError: see `open_turn_scorer`.
+    """
+    precision = recipe.score_precision
+    return open_turn_scorer(
+        settings,
+        codec,
+        rewarded.folder if rewarded is not None else None,
+        seed=seed,
+        after_prompt=after_prompt,
+        token_budget=recipe.score_budget or 16384,
+        autocast_for=lambda model: learner_autocast(precision, model, home, None) if precision is not None else None,
+        trust_remote_code=recipe.policy.trust_remote_code,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.evaluation.aggregate import Standing
+from models.evaluation.aggregate import Standing, profiles
 from models.evaluation.bootstrap import Interval
 from tasks.pages import plots, run_names
 from tasks.pages.description import cell, section, table
@@ -34,6 +34,7 @@ def comparison_rows(standings: Sequence[Standing], costs: Sequence[TrainingCost]
             "method": standing.method,
             "interquartile mean": f"{standing.middle:.3f}",
             "beats the first": "" if standing.improvement is None else f"{standing.improvement:.2f}",
+            "optimality gap": f"{standing.gap:.3f}",
             "seeds": " ".join(f"{score:.3f}" for score in standing.scores),
             "rounds": cost.rounds,
             "completions": cost.completions,
@@ -60,11 +61,14 @@ def write_comparison(
     rows = comparison_rows(standings, costs)
     for standing in standings:
         metrics = _with_ends(f"{standing.method}/iqm", standing.middle)
+        metrics |= _with_ends(f"{standing.method}/optimality_gap", standing.gap)
         if standing.improvement is not None:
             metrics |= _with_ends(f"{standing.method}/probability_of_improvement", standing.improvement)
         records.log_metrics(run_id, metrics)
     records.log_table(run_id, "comparison.json", rows)
     records.log_figure(run_id, "plots/comparison.png", plots.comparison(standings, metric))
+    by_method = profiles({standing.method: standing.scores for standing in standings})
+    records.log_figure(run_id, "plots/profiles.png", plots.performance_profiles(by_method, metric))
     head = list(rows[0])
     body = table(head, [[cell(str(row[key])) for key in head] for row in rows])
     best = max(standings, key=lambda standing: standing.middle.estimate)

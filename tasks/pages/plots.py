@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from models.evaluation.aggregate import Standing
+    from models.evaluation.aggregate import Profile, Standing
     from models.evaluation.bootstrap import Interval
     from models.evaluation.drift import Drift
+    from models.evaluation.learning_curves import CurveBand
     from models.reward_models.calibration import ReliabilityBin
     from tasks.tracking.journal import JournalRow
 
@@ -148,6 +149,71 @@ def comparison(standings: Sequence[Standing], metric: str) -> Figure:
     axis.set_xlabel(metric.replace("_", " "))
     axis.grid(axis="y", visible=False)
     axis.set_title("Interquartile mean with 95 % interval; points are seeds")
+    return figure
+
+
+@_styled
+def performance_profiles(profiles: Mapping[str, Profile], metric: str) -> Figure:
+    """Draw the share of the seeds whose score is above each threshold, with 95 % bands, a curve for each method."""
+    figure, (axis,) = _figure(1, 1, width=7.2, height=4.0)
+    for number, (method, profile) in enumerate(profiles.items()):
+        colour, limits = COLOURS[number % len(COLOURS)], profile.thresholds
+        axis.step(limits, profile.shares, where="post", color=colour, lw=1.8, label=method)
+        axis.fill_between(limits, profile.low, profile.high, step="post", color=colour, alpha=0.15, lw=0)
+    axis.set_ylim(-0.03, 1.03)
+    axis.set_xlabel(metric.replace("_", " "))
+    axis.set_ylabel("share of seeds above it")
+    axis.set_title("Performance profiles with 95 % bands")
+    axis.legend(loc="best")
+    return figure
+
+
+@_styled
+def curve_bands(bands: Mapping[str, CurveBand], metric: str) -> Figure:
+    """Draw the interquartile mean over the trainings of each method by steps, with its 95 % band."""
+    figure, (axis,) = _figure(1, 1, width=7.2, height=4.0)
+    for number, (label, band) in enumerate(bands.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        axis.plot(band.steps, band.middle, color=colour, lw=1.8, label=f"{label} ({len(band.curves)})")
+        axis.fill_between(band.steps, band.low, band.high, color=colour, alpha=0.15, lw=0)
+    axis.set_xlabel("step")
+    axis.set_title(f"{metric}: interquartile mean over trainings, 95 % bands")
+    axis.legend(loc="best")
+    return figure
+
+
+@_styled
+def accuracy_by_tokens(panels: Mapping[str, Mapping[str, Sequence[tuple[float, Interval]]]]) -> Figure:
+    """Draw accuracy over the tokens that a policy writes per turn, a panel for each difficulty.
+
+    Args:
+        panels: difficulty -> name of a series -> tokens per turn and accuracy of each point, by rising tokens.
+    """
+    wide = min(3, len(panels))
+    tall = -(-len(panels) // wide)
+    figure, axes = _figure(tall, wide, width=4.4 * wide, height=3.2 * tall + 0.5)
+    names = list(dict.fromkeys(name for series in panels.values() for name in series))
+    for axis, (title, series) in zip(axes, panels.items(), strict=False):
+        for name, points in series.items():
+            number = names.index(name)
+            below = [max(0.0, interval.estimate - interval.low) for _, interval in points]
+            above = [max(0.0, interval.high - interval.estimate) for _, interval in points]
+            axis.errorbar(
+                [tokens for tokens, _ in points],
+                [interval.estimate for _, interval in points],
+                [below, above],
+                color=COLOURS[number % len(COLOURS)],
+                ls=("-", "--", ":")[number // len(COLOURS) % 3],
+                marker="o", ms=4, lw=1.5, capsize=2, label=name,
+            )  # fmt: skip
+        axis.set_xscale("log")
+        axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axis.set_xlabel("tokens written per turn")
+        axis.set_title(title)
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    axes[0].legend(loc="best")
+    figure.suptitle("Accuracy by tokens, with 95 % intervals")
     return figure
 
 

@@ -9,10 +9,14 @@ from dataclasses import asdict, dataclass, field
 from models.evaluation.bootstrap import Interval
 from models.reward_models.calibration import PairReport
 from models.reward_models.judges.report import JudgeReport
+from models.reward_models.ranking import spearman
 from models.reward_models.step_accuracy import FirstErrors
 from models.reward_models.suffixes import Suffix
 from models.reward_models.trust import PolicyReport
 from tasks.pages.description import cell, code, table
+
+FEWEST_MODELS = 3
+"""Minimum number of reward models for a correlation over them."""
 
 
 @dataclass
@@ -34,6 +38,11 @@ class RewardModelMeasurements:
     agreement: dict[str, float] = field(default_factory=dict)
     """Other reward model -> share of pairs of samples that both order alike."""
 
+    others: dict[str, PolicyReport] = field(default_factory=dict)
+    """Other reward model -> report on the same samples as those of the first policy."""
+    wrong_drawn: int = 9
+    """Wrong samples that a right one of the same prompt is compared with."""
+
     def metrics(self) -> dict[str, float]:
         """Return the numbers by name, flat: those of the first policy unprefixed, those of the others with a prefix."""
         named = self.pairs.metrics() if self.pairs is not None else {}
@@ -50,7 +59,25 @@ class RewardModelMeasurements:
         if self.suffix is not None:
             named |= {"suffix/gain": self.suffix.gain, "suffix/fooled": self.suffix.fooled}
         named |= {f"agreement_{number}": share for number, share in enumerate(self.agreement.values())}
+        for number, report in enumerate(self.others.values()):
+            named |= {f"other_{number}/{name}": value for name, value in report.metrics().items()}
+        if (correlation := self.choice_correlation) is not None:
+            named["one_against_correlation"] = correlation
         return named
+
+    @property
+    def choice_correlation(self) -> float | None:
+        """Spearman's correlation, over the reward models, of one against n with the accuracy of the best of n.
+
+        It is None with fewer than three models, or if one of the two has no spread.
+        """
+        first = next(iter(self.policies.values()), None)
+        reports = [report for report in (first, *self.others.values()) if report is not None]
+        measured = [(report.one_against.estimate, report.gain) for report in reports if report.one_against is not None]
+        if len(measured) < FEWEST_MODELS:
+            return None
+        correlation = spearman(*zip(*measured, strict=True))
+        return correlation if correlation == correlation else None
 
 
 def as_json(measured: RewardModelMeasurements, against: Sequence[str]) -> str:
@@ -73,14 +100,16 @@ def page(measured: RewardModelMeasurements, against: Sequence[str]) -> str:
     rows = [
         [
             cell(name), str(report.prompts), _share(report.separation), _share(report.one_against_many),
+            _share(report.one_against), _number(report.reciprocal_rank),
             f"{report.best_of[1].estimate:.1%}", f"{report.best_of[max(report.best_of)].estimate:.1%}",
             f"{report.any_of[max(report.any_of)]:.1%}", f"{report.rank_correlation:+.2f}", f"{report.length_bias:+.2f}",
         ]
         for name, report in measured.policies.items()
     ]  # fmt: skip
     most = max(max(report.best_of) for report in measured.policies.values())
-    heads = ["policy", "prompts", "separation", "one against many", "a sample", f"best of {most} by score",
-             "by truth", "rank correlation", "length bias"]  # fmt: skip
+    ranked = f"one against {measured.wrong_drawn}"
+    heads = ["policy", "prompts", "separation", "one against many", ranked, "reciprocal rank", "a sample",
+             f"best of {most} by score", "by truth", "rank correlation", "length bias"]  # fmt: skip
     parts.append(table(heads, rows))
     lines = [
         f"- {code(change)} moves the score by {far:+.2f} standard deviations" for change, far in measured.moved.items()
@@ -104,15 +133,32 @@ def page(measured: RewardModelMeasurements, against: Sequence[str]) -> str:
             f"{measured.suffix.fooled:.1%} of them above a right one"
         )
     lines += [
-        f"- {cell(other)} orders {share:.1%} of the pairs of samples alike"
+        f"- {cell(other)} orders {share:.1%} of the pairs of samples alike{_ranked(measured, other)}"
         for other, share in measured.agreement.items()
     ]
+    if (correlation := measured.choice_correlation) is not None:
+        lines.append(
+            f"- over the {len(measured.others) + 1} reward models, one against {measured.wrong_drawn} has the rank "
+            f"correlation {correlation:+.2f} with the accuracy that the best of {most} adds"
+        )
     parts.append("\n".join(lines))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _judged(interval: Interval | None) -> str:
     return "in no pair" if interval is None else f"{interval:.1%}"
+
+
+def _ranked(measured: RewardModelMeasurements, other: str) -> str:
+    """Return the rank of a right sample by another reward model as the end of a line; empty if it is not defined."""
+    report = measured.others.get(other)
+    if report is None or report.one_against is None:
+        return ""
+    return f"; it has a right sample above {measured.wrong_drawn} wrong ones in {report.one_against:.1%}"
+
+
+def _number(interval: Interval | None) -> str:
+    return "not defined" if interval is None else f"{interval:.3f}"
 
 
 def _share(interval: Interval | None) -> str:

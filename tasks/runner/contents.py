@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from models.agents.turn_scorer import ScorerSettings
 from models.base.errors import UserError
 from models.base.sections import Sections
 from models.evaluation.gate.held_out import HeldOutSettings
@@ -67,8 +68,8 @@ def _named_files(settings: Any) -> dict[str, Any]:
 
     For a part of an installed package, the package, its version and the hash of its source are added.
     """
-    if isinstance(settings, PolicySettings) and settings.base is not None:
-        folder = given_folder(settings.base)
+    if isinstance(settings, PolicySettings) and (base := settings.named_base) is not None:
+        folder = given_folder(base)
         return {"base": content_of_files(folder)} if folder is not None else {}
     if isinstance(settings, ReadingSettings) and settings.base is not None:
         folder = given_folder(settings.base)
@@ -83,18 +84,24 @@ def _named_files(settings: Any) -> dict[str, Any]:
         if not Path(settings.masks).is_file():
             raise UserError(f"policy.subnetwork.masks: {settings.masks}: no such file")
         return {"masks": content_of_files(Path(settings.masks))}
+    if isinstance(settings, ScorerSettings):
+        return {"path": _used(settings.path)}
     if isinstance(settings, FrozenSettings) and settings.path is not None:
         return {"path": content_of_files(Path(settings.path).expanduser())}
     return {}
 
 
 def _used(named: str | Sequence[str]) -> str | list[str]:
-    """Return the content of a path, or the words of a command with each file replaced by its content.
+    """Return the content of a path, or the words of a list with each file or model folder replaced by its content.
 
-    A folder in a command is not replaced: it may contain everything.
+    Another folder in a command is not replaced: it may contain everything.
     """
     if not isinstance(named, str):
-        return [content_of_files(Path(word)) if Path(word).is_file() else word for word in named]
+        places = [(word, Path(word).expanduser() if word.startswith("~/") else Path(word)) for word in named]
+        return [
+            content_of_files(place) if place.is_file() or (place / "config.json").is_file() else word
+            for word, place in places
+        ]
     place = Path(named).expanduser()
     return content_of_files(place) if named and place.exists() else named
 

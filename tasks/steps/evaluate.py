@@ -14,12 +14,14 @@ from models.base.atomic_write import write_file
 from models.base.sections import of
 from models.datasets.schema import Split
 from models.evaluation.bootstrap import bootstrap_mean
+from models.evaluation.copied import CopiedSettings, copied_flags, with_copied
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
+from models.evaluation.wrapped import mean_distance
 from models.policies.folder import check_model_folder, hash_folder
-from tasks.compute.measuring import EvaluationSections, answers, with_start_nats
+from tasks.compute.measuring import EvaluationSections, answers, as_measured, with_start_nats
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import engine_place
 from tasks.data.input_summary import INPUTS, summarise_inputs
@@ -41,6 +43,7 @@ class ShownSections(EvaluationSections):
     summarised: int = of("drift.rows")
     ks: tuple[int, ...] = of("evaluation.ks")
     safety_patterns: tuple[str, ...] = of("gate.safety_patterns")
+    copied: CopiedSettings | None = of("gate.copied")
 
 
 class GateSections(EvaluationSections):
@@ -49,6 +52,7 @@ class GateSections(EvaluationSections):
     problems: int = of("gate.problems")
     samples: int = of("gate.samples")
     fluency_margin: float | None = of("gate.fluency_margin")
+    copied: CopiedSettings | None = of("gate.copied")
 
 
 @task(name="evaluate", **cached_by_key)
@@ -83,9 +87,12 @@ def evaluate_policy(
         role = "gate" if split == "gate" else "evaluation"
         logged_rows = log_rows(run_id, recipe.data_name, "problems", split, rows, data, role)
         registry.log_model_inputs(run_id, [policy.model_id, *([rewarded.model_id] if rewarded else [])])
+        plain, problems = problems, as_measured(problems, recipe, codec)
         prompt_records, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
         if isinstance(recipe, GateSections) and recipe.fluency_margin is not None and warmed is not None:
             prompt_records = with_start_nats(prompt_records, problems, policy_of_step(warmed), recipe, tokens.run)
+        if recipe.copied is not None:
+            prompt_records = with_copied(prompt_records, problems, data, recipe.copied)
         counted_records = tokens.counted(prompt_records)
         write_records(counted_records, folder / "records.parquet")
         cost = Cost(
@@ -96,6 +103,9 @@ def evaluate_policy(
         if isinstance(recipe, GateSections):
             sampling_note = f"{recipe.samples} samples each, for the verdict alone"
             headline = f"{len(counted_records)} held-out problems of {recipe.data_name}, {sampling_note}"
+            if recipe.wrap is not None:
+                far = mean_distance([problem.prompt for problem in plain], recipe.wrap)
+                headline += f"; prompts as code ({recipe.wrap.style}, distance {far:.2f})"
             gate_problems = gate_split.problems_of(data)
             links = {
                 "gate_split": gate_split.digest_of(gate_problems),
@@ -105,7 +115,13 @@ def evaluate_policy(
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
         write_file(folder / INPUTS, as_json(summarise_inputs(data, codec, recipe.summarised)))
         records.log_artifact(run_id, folder / INPUTS, "evaluation")
-        metrics = summarise(counted_records, ks=recipe.ks, safety_patterns=recipe.safety_patterns)
+        metrics = summarise(
+            counted_records,
+            ks=recipe.ks,
+            safety_patterns=recipe.safety_patterns,
+            copied=recipe.copied,
+            hallucination=recipe.hallucination,
+        )
         sampled = bootstrap_mean(prompt_values(counted_records, "sampled_accuracy"), seed=recipe.evaluation_seed)
         metrics |= {"eval/sampled_accuracy_low": sampled.low, "eval/sampled_accuracy_high": sampled.high}
         headline = f"sampled {sampled:.1%}, greedy {metrics['eval/greedy_accuracy']:.1%}"
@@ -114,6 +130,12 @@ def evaluate_policy(
             metrics |= {"eval/loose_accuracy_low": loose.low, "eval/loose_accuracy_high": loose.high}
             headline += f", loose {loose:.1%}"
         get_run_logger().info(f"{context.name}: {headline}")
+        if recipe.copied is not None:
+            copies = bootstrap_mean(copied_flags(counted_records, recipe.copied), seed=recipe.evaluation_seed)
+            metrics |= {"eval/copied_samples_low": copies.low, "eval/copied_samples_high": copies.high}
+            headline += f", copied {copies:.1%}"
+        if recipe.wrap is not None:
+            metrics["eval/wrap_distance"] = mean_distance([problem.prompt for problem in plain], recipe.wrap)
         measured = records.MeasurementContext(policy.model_id, *logged_rows) if policy.model_id else None
         return StepOutput(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, cost)
 

@@ -15,7 +15,7 @@ from models.evaluation.records import aligned
 from models.evaluation.report import summarise
 from models.evaluation.table import read_records, write_records
 from models.policies.folder import check_model_folder, hash_folder
-from tasks.compute.measuring import answers
+from tasks.compute.measuring import answers, as_measured
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import engine_place
 from tasks.data.inputs import log_rows
@@ -63,7 +63,7 @@ def evaluate_strategy(
         check_model_folder(policy.folder)
         data = clean_folder(validated)
         tokens = RunTokens.read(policy.folder, None, recipe)
-        problems = tokens.problems(data, "validation", recipe, recipe.problems)
+        problems = as_measured(tokens.problems(data, "validation", recipe, recipe.problems), recipe, tokens.own)
         rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
         used = log_rows(run_id, recipe.data_name, "problems", "validation", rows, data, "evaluation")
         registry.log_model_inputs(run_id, [policy.model_id])

@@ -99,7 +99,9 @@ def fine_tune(
         headline += "".join(f"; {label} gave no value for {count:,} completions" for label, count in failures.items())
         changed = changed_share_of_files(start, folder / POLICY)
         findings = {COLLAPSED: str(collapse)} if collapse is not None else {}
-        if not findings and (unchanged_reason := nothing_learned([row.metrics for row in curves], changed)):
+        if not recipe.slots.advantage.trains_policy:
+            headline += "; the policy kept its weights"
+        elif not findings and (unchanged_reason := nothing_learned([row.metrics for row in curves], changed)):
             findings = {UNCHANGED: unchanged_reason}
         for finding in findings.values():
             headline += f"; {finding}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ def reward_report(
 
     def work(folder: Path, run_id: str) -> StepOutput:
         data = clean_folder(validated)
-        measurements, drawn_tokens = RewardModelMeasurements(), 0
+        measurements, drawn_tokens = RewardModelMeasurements(wrong_drawn=recipe.report.against), 0
         registry.log_model_inputs(run_id, [rewarded.model_id, *(files.model_id for _, files in policies)])
         for number, (name, policy) in enumerate(policies):
             check_model_folder(policy.folder)
@@ -104,7 +105,7 @@ def reward_report(
             prompt_records, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
             prompt_records = tokens.counted(prompt_records)
             drawn_tokens += sum(completion.tokens for record in prompt_records for completion in record.samples)
-            measurements.policies[name] = policy_report(prompt_records)
+            measurements.policies[name] = policy_report(prompt_records, recipe.report.against)
             if number:
                 continue
             score = reward_scorer(rewarded, recipe, context.home, tokens.run)
@@ -133,6 +134,8 @@ def reward_report(
                 shape = (len(prompt_records), recipe.samples)
                 agreements = agreement(samples.scores.reshape(shape), other_scores.numpy().reshape(shape))
                 measurements.agreement[other] = float(agreements.mean())
+                rescored = _rescored(prompt_records, other_scores.tolist())
+                measurements.others[other] = policy_report(rescored, recipe.report.against)
         first_report = measurements.policies[policies[0][0]]
         findings = threshold_violations(
             recipe.report, first_report, measurements.suffix.fooled if measurements.suffix else None
@@ -172,6 +175,15 @@ def require_trust(reported: StepResult) -> None:
     if findings := distrusted(reported):
         reasons = "; ".join(findings)
         raise UserError(f"reward model: {reasons}; stopped before reinforcement learning (see run {reported.run_id})")
+
+
+def _rescored(records: Sequence[PromptRecord], scores: Sequence[float]) -> list[PromptRecord]:
+    """Return the records with other scores of the samples, [prompts * samples], in their order."""
+    values = iter(scores)
+    return [
+        replace(record, samples=tuple(replace(sample, reward_score=next(values)) for sample in record.samples))
+        for record in records
+    ]
 
 
 def _headline(measurements: RewardModelMeasurements, first: str) -> str:

@@ -15,6 +15,7 @@ from models.base.sections import Sections, of
 from models.datasets.schema import Split
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
+from models.method.environment import Environment
 from models.method.feedback import Feedback
 from models.method.reward import Reward
 from models.policies.base_models.source import carry_source
@@ -57,6 +58,8 @@ class WarmStartSections(Sections):
     """Role of the environment's turns in the chat template; None: a demonstration is one turn."""
     adviser: Feedback | None = of("rollouts.adviser")
     """Feedback on wrong demonstrations, if the warm start uses it."""
+    teaches: Environment | None = of("rollouts.teaches")
+    """Environment that makes further demonstrations from the right ones; None: there is none."""
     verifier: Reward | None = of("shown_verifier")
     """Decides which demonstrations are right, if this is needed; None: the problems' answers decide."""
 
@@ -82,7 +85,7 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
             headline = f"{parameters / 1e6:.2f}M parameters, held-out loss {loss:.3f} nats a token"
         policy = plain_model(model)
         name_ends(policy, codec.ends)
-        base = given_folder(recipe.policy.base) if recipe.policy.base is not None else None
+        base = given_folder(named) if (named := recipe.policy.named_base) is not None else None
         untouched = recipe.warm_start is None and base is not None and not recipe.policy.trust_remote_code
         if untouched and base is not None and holds_weights_of(base, policy):
             digest = save_with_weights_of(base, policy, tokenizer, folder / "policy")
@@ -100,8 +103,8 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
 
 def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model before any fine-tuning and its tokenizer: the base without adapters, or a new model."""
-    if policy.base is not None:
-        return open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
+    if (base := policy.named_base) is not None:
+        return open_policy(base, trust_remote_code=policy.trust_remote_code)
     trained = fitted_tokenizer(data, policy.tokenizer)
     return new_policy(policy.size, trained, seed), trained
 
@@ -128,13 +131,12 @@ def _fine_tune(
 ) -> tuple[PreTrainedModel, dict[str, float]]:
     """Fine-tune the model; return it with its metrics."""
     longest = int(model.config.max_position_embeddings)
-    train = demonstrations(data, codec, "train", longest, settings, recipe.role, recipe.verifier, recipe.adviser)
+    parts = (recipe.role, recipe.verifier, recipe.adviser, recipe.teaches)
+    train = demonstrations(data, codec, "train", longest, settings, *parts)
     if not len(train):
         wanted = f"that fit {longest} tokens{' and are right' * settings.only_right}"
         raise UserError(f"warm_start: the data set {recipe.data_name} has no demonstrations {wanted}")
-    held_out = demonstrations(
-        data, codec, "validation", longest, settings, recipe.role, recipe.verifier, recipe.adviser
-    )
+    held_out = demonstrations(data, codec, "validation", longest, settings, *parts)
     used: tuple[tuple[Split, Sequences], ...] = (("train", train), ("validation", held_out))
     for split, sequences in used:
         if len(sequences):

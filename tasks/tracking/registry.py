@@ -283,12 +283,13 @@ def missing(run_id: str, links: Mapping[str, str]) -> str:
 
     Args:
         run_id: a run; one that was moved to MLflow's trash counts as present.
-        links: `model_id` of a LoggedModel, `version` as NAME/NUMBER; other names are ignored.
+        links: `model_id` of a LoggedModel, empty for a folder that is not in the store; `version` as NAME/NUMBER; other
+            names are ignored.
     """
     name, _, number = links.get("version", "").rpartition("/")
     if _or_none(store.client().get_run, run_id) is None:
         return f"run {run_id}"
-    if "model_id" in links and _or_none(store.client().get_logged_model, links["model_id"]) is None:
+    if links.get("model_id") and _or_none(store.client().get_logged_model, links["model_id"]) is None:
         return f"model {links['model_id']}"
     if name and _or_none(store.client().get_model_version, name, number) is None:
         return f"model {name} version {number}"

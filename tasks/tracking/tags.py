@@ -79,6 +79,9 @@ MERGED_FROM = "rewardflow.merged_from"
 FROZEN = {"teacher": "rewardflow.teacher", "contrast": "rewardflow.contrast", "judge": "rewardflow.judge"}
 """Content hash of a model that a policy was distilled from or judged by, or the address of a server, by role."""
 
+MODELS = "rewardflow.models"
+"""On a flow's run: each frozen model that parts refer to by name, with the content hash of its folder."""
+
 # On model versions.
 WEIGHTS_SHA256 = "rewardflow.weights_sha256"
 """Content hash of the model folder: equal weights are registered once."""

@@ -13,7 +13,9 @@ from running import ROOT
 
 from flows import command_line
 from flows.runtime import command_options
-from tasks.tracking import registry, runs, store
+from models.base.errors import UserError
+from tasks.pages import timing
+from tasks.tracking import records, registry, runs, store
 
 LARGE = (
     "torch",
@@ -146,5 +148,26 @@ def test_runs_and_models_of_every_recipe_are_listed_and_shown_by_what_is_typed_o
         (["models", "nosuch"], "error: no model 'nosuch'; there is hh-policy"),
     ):
         assert tell(monkeypatch, capsys, *arguments) == (1, "", f"{says}\n")
+    store.client().create_registered_model("hh-smoke-policy")
     assert command_options.meant_policy("") == "hh-policy"
+    store.client().create_registered_model("gsm8k-policy")
+    with pytest.raises(UserError, match="which policy"):
+        command_options.meant_policy("")
     assert tell(monkeypatch, capsys, "--version") == (0, f"rewardflow {version('rewardflow')}\n", "")
+
+
+@pytest.mark.rotating(of=6)
+def test_a_run_is_shown_with_its_slowest_stage_once_its_times_are_logged(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flow = runs.open_flow_run("hh", "train hh")
+    step = runs.open_step_run(flow, "fine_tune")
+    assert "slowest stage" not in tell(monkeypatch, capsys, "show", flow)[1]
+    lines = [
+        timing.TimeLine("generate", 4.0, 0.4, 100.0),
+        timing.TimeLine("learn", 6.0, 0.6, 300.0),
+        timing.TimeLine(timing.TOGETHER, 10.0, 1.0),
+    ]
+    records.log_table(step, timing.TABLE, timing.table_rows(lines))
+    shown = tell(monkeypatch, capsys, "show", flow)[1]
+    assert "  slowest stage: learn takes 60.0% of the rounds: 6.0 of 10.0 s, 300 tokens/s\n" in shown

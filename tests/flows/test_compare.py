@@ -50,12 +50,13 @@ def test_the_table_has_a_line_a_method_and_the_run_holds_table_plot_and_numbers(
     assert re.match(r"dpo +0\.\d+ \[0\.\d+, 0\.\d+\] +0\.\d\d \[0\.\d\d, 1?0?\.\d\d\]", lines[head + 2])
     (run,) = set(re.findall(r"/runs/([0-9a-f]{32})", said))
     page = store.client().get_run(run)
-    names = ("rloo/iqm", "dpo/iqm", "dpo/probability_of_improvement")
+    names = ("rloo/iqm", "dpo/iqm", "dpo/probability_of_improvement", "rloo/optimality_gap", "dpo/optimality_gap")
     assert set(page.data.metrics) == {f"{name}{end}" for name in names for end in ("", "_low", "_high")}
     for name in names:
         low, middle, high = (page.data.metrics[f"{name}{end}"] for end in ("_low", "", "_high"))
         assert low <= middle <= high
-    assert [file.path for file in store.client().list_artifacts(run, "plots")] == ["plots/comparison.png"]
+    plots = [file.path for file in store.client().list_artifacts(run, "plots")]
+    assert sorted(plots) == ["plots/comparison.png", "plots/profiles.png"]
 
 
 @pytest.mark.thorough

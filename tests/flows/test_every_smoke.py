@@ -17,8 +17,11 @@ DATA = {
     "gsm8k": {"data.path": "gsm8k_train.jsonl", "data.test_path": "gsm8k_test.jsonl"},
     "hh": {"data.path": "hh_harmless_pairs.jsonl"},
     "humaneval": {"data.path": "humaneval.jsonl"},
+    "basir": {},
+    "logic_nlg": {},
 }
-"""Recipes that read a user's files, with the settings that name these files."""
+"""Recipes that read files, with the settings that name a user's files; those without settings read a file of their
+family's folder."""
 RECIPES = sorted({file.stem for file in method_files()} - set(EXTRA_SETS))
 
 

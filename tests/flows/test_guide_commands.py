@@ -19,6 +19,7 @@ from models.base.errors import UserError
 from models.base.package_files import TEMPLATE
 from models.recipes.load import load_recipe
 from models.recipes.strategy import read_strategy
+from models.recipes.sweep import read_sweep
 from tests.support.guide import PAGES, ROOT, Line, lines, parse, spans
 
 TARGETS = dict(
@@ -72,6 +73,8 @@ def check_recipes(command: str, arguments: list[str]) -> None:
     for place in options:
         if arguments[place] == "--strategy" and not PLACEHOLDERS.match(arguments[place + 1]):
             overrides = read_strategy(arguments[place + 1], overrides)[1]
+    if "--sweep" in arguments:
+        overrides = read_sweep(overrides)[1]
     if command == "data add":
         overrides.append(f"data.path={arguments[0]}")
     for recipe in named:

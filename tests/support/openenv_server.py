@@ -36,7 +36,9 @@ def openenv_server(pages: Mapping[str, Any] = PAGES, fault: str = "") -> Iterato
             message = json.loads(text)
             messages.append(message)
             data = message["data"]
-            if message["type"] == "reset":
+            if fault == "capacity":
+                answer = {"type": "error", "data": {"message": "1/1 sessions active.", "code": "CAPACITY_REACHED"}}
+            elif message["type"] == "reset":
                 secret = data["seed"] % 10
                 answer = _observed({"text": "Say a number.", "turn": 0, "metadata": {"a": 1}}, None, False)
             elif fault == "close":

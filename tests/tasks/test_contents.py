@@ -13,6 +13,7 @@ from models.agents.environments.partner import Partner
 from models.agents.environments.table import Table
 from models.agents.environments.textworld import TextWorld
 from models.agents.environments.tools import Tools
+from models.agents.strategies.value_guided import ValueGuided
 from models.agents.tools.mcp import Mcp
 from models.base.errors import UserError
 from models.parts.rollouts.episodes import Episodes
@@ -161,3 +162,11 @@ def test_another_game_or_partner_in_the_same_folder_is_another_key(tmp_path, mon
     before = content_key("fine_tune", make())
     game.write_text("after!")
     assert len({nowhere, before, content_key("fine_tune", make())}) == 3
+
+
+def test_another_value_model_in_the_same_folder_is_another_key(base, tmp_path):
+    strategy = ValueGuided(values=(str(base), str(tmp_path / "nowhere")), betas=(1.0, 2.0))
+    before = content_key("evaluate_strategy", strategy)
+    assert content_key("evaluate_strategy", strategy) == before
+    save_file({"weight": torch.ones(3)}, base / "model.safetensors")
+    assert content_key("evaluate_strategy", strategy) != before

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from models.evaluation.aggregate import profiles
 from models.evaluation.bootstrap import Interval
 from models.reward_models.calibration import ReliabilityBin
 from models.training.clock import STAGES
@@ -91,3 +92,11 @@ def test_where_stretches_ran_beside_each_other_the_time_that_passed_is_drawn_too
     (axis,) = plots.time_by_round(rows).axes
     assert list(axis.get_lines()[0].get_ydata()) == [6.0]
     drawn(plots.time_by_round([]))
+
+
+def test_a_profile_is_drawn_with_its_band_for_each_method():
+    figure = plots.performance_profiles(profiles({"grpo": [0.2, 0.4, 0.6], "rloo": [0.1, 0.3, 0.3]}), "pass_at_4")
+    (axis,) = figure.axes
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["grpo", "rloo"]
+    assert len(axis.get_lines()) == len(axis.collections) == 2 and axis.get_xlabel() == "pass at 4"
+    drawn(figure)

@@ -166,6 +166,11 @@ def test_a_result_copied_to_another_key_is_not_taken(tmp_path: Path, parent: str
     assert earlier_result(context(tmp_path, "one", "l" * 64)) is None
 
 
+def test_a_result_about_a_folder_that_is_not_in_the_store_is_taken(tmp_path: Path, parent: str) -> None:
+    made = make(tmp_path, parent, {"model_id": ""})
+    assert earlier_result(context(tmp_path, "one", "k" * 64)) == made
+
+
 @pytest.mark.rotating(of=6)
 def test_a_result_whose_run_or_model_the_store_in_use_does_not_know_is_not_taken(
     tmp_path: Path, parent: str, monkeypatch: pytest.MonkeyPatch

@@ -36,7 +36,18 @@ SCORES = ("reward_model.fit.token_budget",)
 USED = ("policy.chat", "policy.system", "policy.trust_remote_code")
 MADE = ("policy.base", "policy.size.positions", "policy.precision")
 """Settings of a policy that set its room for tokens, and its precision, which matters where a reward model scores."""
-DRAWN = (*LENGTHS, *SCORES, *USED, *MADE, "engine", "evaluation.temperature", "evaluation.top_p", "evaluation.seed")
+DRAWN = (
+    *LENGTHS,
+    *SCORES,
+    *USED,
+    *MADE,
+    "engine",
+    "evaluation.temperature",
+    "evaluation.top_p",
+    "evaluation.seed",
+    "evaluation.wrap",
+    "gate.hallucination",
+)
 
 READ: dict[type[Sections], tuple[str, ...]] = {
     validation.ValidationSections: (
@@ -57,9 +68,10 @@ READ: dict[type[Sections], tuple[str, ...]] = {
         *LENGTHS, *SCORES, *SLOTS, "seed", "policy", "engine", "truncated", "schedule", "alarm", "teacher", "judge",
     ),
     evaluate.ShownSections: (
-        *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns", "drift.rows",
+        *DRAWN, "evaluation.problems", "evaluation.samples", "evaluation.ks", "gate.safety_patterns", "gate.copied",
+        "drift.rows",
     ),
-    evaluate.GateSections: (*DRAWN, "gate.problems", "gate.samples", "gate.fluency_margin"),
+    evaluate.GateSections: (*DRAWN, "gate.problems", "gate.samples", "gate.fluency_margin", "gate.copied"),
 }  # fmt: skip
 """The settings that each reusable step depends on, written down independently of the step's own file."""
 

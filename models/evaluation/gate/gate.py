@@ -21,6 +21,7 @@ from models.answers.severity import severity_table
 from models.base.errors import UserError
 from models.datasets.settings import DataName
 from models.evaluation.bootstrap import Interval
+from models.evaluation.copied import CopiedSettings
 from models.evaluation.gate.budget import Look, next_look
 from models.evaluation.gate.changes import (
     Change,
@@ -34,6 +35,7 @@ from models.evaluation.gate.changes import (
 from models.evaluation.gate.checks import GateCheck, Side, bounded, not_finite, share_kept, without_left_out
 from models.evaluation.gate.evidence import detectable_difference, log_e_value
 from models.evaluation.gate.held_out import HeldOutAnswers, HeldOutSettings, held_out_checks
+from models.evaluation.hallucination import HallucinationSettings
 from models.evaluation.measured import GateMeasurements, Values, measure
 from models.evaluation.metrics import UNBOUNDED, compiled_patterns, defined_on, known_metric, samples_needed
 from models.evaluation.records import PromptRecord, aligned
@@ -69,6 +71,10 @@ class GateSettings:
     episode is that of all its turns together (`models.answers.severity`). Empty: no guard."""
     severity_margin: float | None = 0.05
     """Largest allowed rise of the mean severity of a sample."""
+    copied: CopiedSettings | None = None
+    """Guard of the share of samples that are copied from training rows; null: off."""
+    hallucination: HallucinationSettings | None = None
+    """Guard of the claims that the documents of a prompt do not support; null: off."""
     length_margin: float | None = 0.25
     """Largest allowed growth of the samples, as a share of the baseline's mean length."""
     shortness_margin: float | None = None
@@ -119,7 +125,8 @@ class GateSettings:
 
     def measure(self, records: Sequence[PromptRecord]) -> GateMeasurements:
         """Return the values of an evaluation that the gate compares."""
-        return measure(records, sorted({self.metric, *self.capabilities}), self.safety_patterns, self.severity)
+        names = sorted({self.metric, *self.capabilities})
+        return measure(records, names, self.safety_patterns, self.severity, self.copied, self.hallucination)
 
     def next_look(self, looked: int = 0, spent: float = 0.0) -> Look:
         """Return the look after `looked` others; see models.evaluation.gate.budget."""
@@ -304,6 +311,16 @@ def guard_checks(
         now, before = (unknown if values is None else values for values in (new.severity, old.severity))
         arrays = {"severity": now, "severity of the other": before}
         guard("severity", arrays, lambda: mean_change(now, before), settings.severity_margin, 1)
+    if settings.copied is not None:
+        unknown = np.full(1, math.nan)
+        now, before = (unknown if values is None else values for values in (new.copied, old.copied))
+        arrays = {"copied share": now, "copied share of the other": before}
+        guard("copied", arrays, lambda: share_change(now, before, confidence, 1), settings.copied.margin, 1)
+    if settings.hallucination is not None:
+        unknown = np.full(1, math.nan)
+        now, before = (unknown if values is None else values for values in (new.hallucination, old.hallucination))
+        arrays = {"hallucination index": now, "hallucination index of the other": before}
+        guard("hallucination", arrays, lambda: mean_change(now, before), settings.hallucination.margin, 1)
     if settings.length_margin is not None:
         arrays = {"length": new.tokens, "length of the other": old.tokens}
         guard("length", arrays, lambda: ratio(new.tokens, old.tokens), 1 + settings.length_margin, 1)

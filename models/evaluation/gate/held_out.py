@@ -15,6 +15,7 @@ from models.datasets.settings import DataSettings, Paths
 from models.evaluation.gate.checks import GateCheck, share_kept
 from models.evaluation.metrics import UNBOUNDED, defined_on, known_metric, prompt_values, samples_needed
 from models.evaluation.records import PromptRecord, aligned
+from models.evaluation.wrapped import Wrapping
 
 
 class HeldOutSettings(BaseModel):
@@ -41,6 +42,11 @@ class HeldOutSettings(BaseModel):
     """Problems of the set, evenly spaced over it; the same for every model."""
     samples: Positive = 4
     """Completions per problem, drawn as in the evaluation."""
+    built_in: str | None = None
+    """Built-in data set, if the set has another name than it; null: the built-in data set NAME, without a path."""
+    wrap: Wrapping | None = None
+    """Rewriting of the prompts as code; null: the prompts of the rows. With it, a set may have the rows of the recipe's
+    own data."""
     margin: float = Field(default=0.05, ge=0.0)
     """Largest allowed fall of the metric."""
 
@@ -50,6 +56,8 @@ class HeldOutSettings(BaseModel):
             raise ValueError("format: a held-out set with a path needs a format")
         if self.path is None and (self.format or self.columns or self.limit):
             raise ValueError("format, columns, limit: only with a path; without one the set is built in")
+        if self.path is not None and self.built_in is not None:
+            raise ValueError("built_in: a set with a path has rows of its own; leave one of them out")
         return self
 
     @model_validator(mode="after")
@@ -67,7 +75,7 @@ class HeldOutSettings(BaseModel):
     def data(self, name: str) -> DataSettings:
         """Return the `data:` section of the data set `name`; all rows of files belong to the gate split."""
         if self.path is None:
-            return DataSettings(name=name)
+            return DataSettings(name=self.built_in or name)
         return DataSettings(
             name=name,
             path=self.path,

@@ -14,17 +14,26 @@ arXiv 2006.04779),
     conservative * mean over the states of  log sum over a' exp Q(h, a') - Q(h, a)       a': the policy's proposals
 
 which lowers the proposals and raises the logged turns, and is level where both are drawn alike.
+
+On disk (`ACTION_VALUES` in a policy's model folder) it is the backbone as a model folder, with the head in
+`head.safetensors`. A policy that is used with it need not be the one that it was fitted with; it needs the same tokens.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from models.base.atomic_write import replace_folder
+from models.base.device import on_device
+from models.base.errors import UserError
 from models.learner.all_completions import all_states
 from models.learner.log_probs import hidden_width, plain_inner
 from models.learner.optimiser import OptimiserSettings
@@ -34,6 +43,10 @@ from models.method.schedule import BUDGET_KEY
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+ACTION_VALUES = "action_values"
+"""Folder of the critic in the model folder of a policy that was trained with it."""
+HEAD = "head.safetensors"
 
 
 class ActionValues(nn.Module):
@@ -65,6 +78,39 @@ class ActionValues(nn.Module):
         """Compute Q of each turn, [turns, hidden] -> [turns]; gradient flows to the head."""
         action_values: Tensor = self.head(features).squeeze(-1)
         return action_values
+
+
+def save_action_values(model: ActionValues, folder: Path) -> None:
+    """Write a critic into `folder`, whole or not at all."""
+    with replace_folder(folder) as target:
+        model.backbone.save_pretrained(target)
+        head = {name: value.detach().cpu().contiguous() for name, value in model.head.state_dict().items()}
+        save_file(head, target / HEAD)
+
+
+def has_action_values(folder: Path) -> bool:
+    """Return whether `folder` holds a critic as `save_action_values` writes it."""
+    return (folder / HEAD).is_file()
+
+
+def load_action_values(folder: Path) -> ActionValues:
+    """Load a critic in float32 on the learner's device, read-only.
+
+    Raises:
+        UserError: the folder holds none, or a broken one.
+    """
+    from transformers import AutoModel
+
+    if not has_action_values(folder):
+        raise UserError(f"{folder}: {HEAD} is missing; this folder holds another kind of model than a critic of turns")
+    try:
+        backbone: Any = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
+        model = ActionValues(backbone)
+        model.head.load_state_dict(load_file(folder / HEAD))
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{folder}: the critic cannot be read ({first})") from None
+    return on_device(model).eval().requires_grad_(False)
 
 
 def following_turns(lengths: Sequence[int]) -> Tensor:

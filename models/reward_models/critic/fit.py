@@ -10,14 +10,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.learner.packing import PerToken
+from models.base.errors import UserError
+from models.learner.packing import PerToken, Sequences
 from models.learner.rows import rows_of
 from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
 from models.method.episode_parts import places_of, rows_of_parts
 from models.method.fit import minibatches
 from models.method.learner import Companion
-from models.method.rollout import Rollout
+from models.method.rollout import Rollout, parts_of, privileged_sequences
 from models.method.schedule import BUDGET_KEY
 from models.method.scored import Scored
 from models.reward_models.critic.losses import loss_of, values_of
@@ -28,6 +29,24 @@ def critic_of(companion: Companion) -> Critic:
     """Return the companion's model, which is a critic."""
     assert isinstance(companion.model, Critic), "the companion was made by new_critic"
     return companion.model
+
+
+def seen_by(critic: Critic, scored: Scored) -> Sequences:
+    """Return what a critic reads: completions after their prompts, or after their privileged contexts, [sequences].
+
+    A completion without a context of its own is read after its prompt.
+
+    Raises:
+        UserError: the critic sees privileged contexts, but no completion has one.
+    """
+    if critic.settings.sees == "prompt":
+        return scored.sequences
+    if scored.rollouts and all(part.source.privileged is None for part in parts_of(scored.rollouts)):
+        raise UserError(
+            "advantage.critic.sees is privileged, but no completion of the round has a context; set rollouts.name to "
+            "privileged, or sees to prompt"
+        )
+    return privileged_sequences(scored.rollouts)
 
 
 def trained_mask(rollout: Rollout) -> Tensor:
@@ -63,8 +82,8 @@ def fit_critic(
     Raises:
         UserError: the loss or a gradient is not finite.
     """
-    critic, sequences = critic_of(companion), chosen.sequences
-    settings = critic.settings
+    critic = critic_of(companion)
+    settings, sequences = critic.settings, seen_by(critic, chosen)
     rollouts, places = chosen.rollouts, places_of(chosen.rollouts)
     masks = counted if counted is not None else [trained_mask(rollout) for rollout in rollouts]
     masks, returns, old = (rows_of_parts(rows, rollouts) for rows in (masks, returns, old))

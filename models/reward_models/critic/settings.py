@@ -15,6 +15,10 @@ from models.learner.optimiser import OptimiserSettings
 class CriticSettings:
     """Settings of a value model that is trained together with the policy."""
 
+    sees: Literal["prompt", "privileged"] = "prompt"
+    """What the critic reads before a completion: the policy's prompt, or the context that the rollouts hold for a
+    judge, such as the prompt and its answer (rollouts privileged). Only the training needs the critic, so the policy
+    never depends on what it reads."""
     loss: Literal["mse", "hl_gauss"] = "mse"
     """mse: one output and half its squared error; hl_gauss: cross-entropy over bins against a smoothed target."""
     bins: Annotated[int, Field(ge=2)] = 51

@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from models.base.bounds import LARGEST, Positive
-from models.policies.teacher import ServedSettings
+from models.policies.teacher import RoleSettings
 
 KEY_VARIABLE = "REWARDFLOW_JUDGE_KEY"
 """Environment variable of a server's key, if the recipe names no other."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeSettings(ServedSettings):
+class JudgeSettings(RoleSettings):
     """Settings of the judge and of its sampling, in the section `judge:`. The default judge is the run's initial
     policy. A judge's recipe may have data of its own."""
 

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from models.base.errors import UserError
-from models.reward_models.ranking import agreement, best_of_n, one_against_many, rank_correlation, separation, spearman
+from models.reward_models.ranking import (
+    agreement,
+    best_of_n,
+    one_against,
+    one_against_many,
+    rank_correlation,
+    separation,
+    spearman,
+)
 
 SCORES = np.array([[0.3, -1.0, 2.0, 0.5], [1.0, 1.0, -2.0, 0.0]])
 RIGHT = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
@@ -47,6 +55,45 @@ def test_separation_counts_pairs_of_a_right_and_a_wrong_sample() -> None:
 def test_one_against_many_is_decided_by_the_hardest_wrong_sample() -> None:
     assert one_against_many(SCORES, RIGHT) == pytest.approx([0.0, 0.5])
     assert one_against_many([[2.0, 1.0, 0.0]], [[1.0, 0.0, 0.0]]) == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("drawn", [1, 2, 3, 4])
+def test_one_against_n_is_the_mean_over_all_draws_of_wrong_samples_and_orders_of_equal_scores(drawn: int) -> None:
+    right, wrong = [0.7, 0.2], [0.1, 0.7, 0.9, 0.2]
+    firsts, ranks = [], []
+    for own in right:
+        for chosen in combinations(wrong, drawn):
+            for order in permutations(range(drawn + 1)):  # place 0 is the right sample
+                scored = [(own, order[0]), *((score, order[place + 1]) for place, score in enumerate(chosen))]
+                rank = 1 + sum(entry > scored[0] for entry in scored[1:])
+                firsts.append(rank == 1)
+                ranks.append(1 / rank)
+    measured = one_against([right + wrong], [[1, 1, 0, 0, 0, 0]], drawn)
+    assert measured.first == pytest.approx([np.mean(firsts)], abs=1e-12)
+    assert measured.reciprocal_rank == pytest.approx([np.mean(ranks)], abs=1e-12)
+
+
+def test_against_one_wrong_sample_it_is_the_separation_and_against_all_with_one_right_sample_one_against_many() -> None:
+    scores = np.random.default_rng(0).normal(size=(40, 10))
+    truth = np.zeros_like(scores)
+    truth[:, 0] = 1
+    assert one_against(scores, truth, 1).first == pytest.approx(separation(scores, truth))
+    assert one_against(scores, truth, 9).first == pytest.approx(one_against_many(scores, truth))
+
+
+def test_equal_scores_are_right_in_one_of_ten_and_have_the_mean_reciprocal_rank_of_a_random_order() -> None:
+    truth = np.zeros((1, 10))
+    truth[0, 3] = 1
+    measured = one_against(np.zeros((1, 10)), truth, 9)
+    assert measured.first == pytest.approx([0.1])
+    assert measured.reciprocal_rank == pytest.approx([np.mean([1 / rank for rank in range(1, 11)])])
+
+
+def test_a_prompt_with_too_few_wrong_samples_is_left_out_and_none_to_compare_with_is_refused() -> None:
+    measured = one_against([[2.0, 1.0, 0.0]], [[1.0, 0.0, 0.0]], 3)
+    assert np.isnan(measured.first).all() and np.isnan(measured.reciprocal_rank).all()
+    with pytest.raises(UserError, match="needs a wrong one"):
+        one_against(SCORES, RIGHT, 0)
 
 
 def test_a_prompt_without_a_pair_is_left_out() -> None:

@@ -36,6 +36,16 @@ def test_a_judge_of_truth_gains_all_that_there_is_to_gain() -> None:
     assert report.separation is not None and report.separation.estimate == 1.0
 
 
+def test_a_right_sample_is_compared_with_as_many_wrong_ones_as_are_set() -> None:
+    records = [record([0.6, 0.9, 0.1, 0.2], [True, False, False, False])]
+    report = policy_report(records, against=2)
+    assert report.one_against is not None and report.reciprocal_rank is not None
+    assert report.one_against.estimate == pytest.approx(1 / 3)  # the draw without the sample of score 0.9
+    assert report.reciprocal_rank.estimate == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
+    assert report.metrics()["reciprocal_rank"] == pytest.approx(2 / 3)
+    assert policy_report(records).one_against is None and "one_against" not in policy_report(records).metrics()
+
+
 def test_a_judge_of_length_is_seen_whatever_the_truth_has_to_do_with_length() -> None:
     # Right answers are longer. The score follows the length among right and among wrong answers, so correctness does
     # not explain it.

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from models.agents.environments.solver import Solver
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.supervised import SupervisedSettings
 from models.parts.feedback.verdict import VerdictFeedback
@@ -120,3 +121,13 @@ def test_a_prompt_without_a_wrong_demonstration_is_shown_no_feedback(tmp_path: P
 def test_what_does_not_fit_is_left_out_with_its_context(data: Path) -> None:
     sequences = demonstrations(data, CODEC, "train", 13, SupervisedSettings(context="{prompt} ; {shown} ;"))
     assert len(sequences) == 2
+
+
+def test_an_environment_that_teaches_adds_its_lessons_after_the_demonstrations(data: Path) -> None:
+    environment = Solver(taught=True, between=" ; ", form="{prompt} ; {prepared}", asks=";")
+    made = demonstrations(data, CODEC, "train", 64, role="user", teaches=environment)
+    rows = list(zip(CODEC.text([list(ids) for ids in made.prompts]), CODEC.text(made.completions), strict=True))
+    assert rows[:2] == [("1 + 2 =", RIGHT), ("1 + 2 =", WRONG)]
+    assert rows[2:] == [("1 + 2 = ;", "1 + 2 = 3"), ("1 + 2 = ; 1 + 2 = 3", RIGHT)]
+    short = demonstrations(data, CODEC, "train", 16, role="user", teaches=environment)
+    assert len(short) == 3  # the last lesson is too long
