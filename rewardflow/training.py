@@ -61,6 +61,7 @@ def compare(
     metric: str = "sampled_accuracy",
     budget: int | None = None,
     smoke: bool = False,
+    target: float = 1.0,
     **overrides: Any,
 ) -> ComparisonOutcome:
     """Train several recipes with several seeds on one budget and compare them, as `rewardflow compare` does.
@@ -71,6 +72,7 @@ def compare(
         metric: held-out metric to compare.
         budget: completions of each training; None: the smallest of the recipes' own budgets.
         smoke: run the comparison in seconds on tiny policies.
+        target: score that the optimality gap is measured from.
         overrides: as in `run`, for all recipes.
 
     Raises:
@@ -79,11 +81,11 @@ def compare(
     names, chosen = [str(recipe) for recipe in recipes], overrides_of(overrides)
     from models.recipes.comparison import contenders
 
-    contenders(names, chosen, seeds, metric, budget, smoke)
+    contenders(names, chosen, seeds, metric, budget, smoke, target)
     _prepare()
     from flows.compare import compare as compared
 
-    run_id, standings, costs, lost = compared(names, chosen, seeds, metric, budget, smoke)
+    run_id, standings, costs, lost = compared(names, chosen, seeds, metric, budget, smoke, target)
     return ComparisonOutcome(run_id, metric, standings, costs, lost)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from models.datasets.schema import SYSTEM, available
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.method.attempt import Attempt
+from models.method.environment import Environment
 from models.method.feedback import Feedback
 from models.method.problem import Problem
 from models.method.reward import Reward
@@ -31,6 +32,7 @@ def demonstrations(
     role: Role | None = None,
     verifier: Reward | None = None,
     adviser: Feedback | None = None,
+    teaches: Environment | None = None,
 ) -> Sequences:
     """Return the encoded demonstrations of a split that fit into `longest` tokens; empty if the data set has none.
 
@@ -41,6 +43,7 @@ def demonstrations(
         role: the environment's role in a chat template: they have several turns; None: each is one turn.
         verifier: decides which are right; None: their stated answers are checked.
         adviser: writes the feedback on a wrong one, if the hint is feedback.
+        teaches: makes further demonstrations from those of the data; None: nothing does.
     """
     if split not in available(data).get("demonstrations", ()):
         return Sequences([], [])
@@ -62,6 +65,9 @@ def demonstrations(
         hint_of = _hint_reader(table, settings, right, adviser)
         prompt_readers.append(lambda row: _context(row, settings, hint) if (hint := hint_of(row)) is not None else None)
         completion_readers.append(lambda row: str(row["completion"]) if hint_of(row) is not None else None)
+    if teaches is not None:
+        for of_side, readers in zip(_lesson_readers(teaches, right), (prompt_readers, completion_readers), strict=True):
+            readers += of_side
     systems = Texts(table, tuple(map(_system_where, prompt_readers))) if table.has_systems else None
     prompts = codec.rows_of_prompts(Texts(table, tuple(prompt_readers)), systems)
     if role is not None:
@@ -70,6 +76,26 @@ def demonstrations(
     completions = codec.rows_of_completions(Texts(table, tuple(completion_readers)))
     fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
     return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
+
+
+def _lesson_readers(
+    teaches: Environment, right: Callable[[Row], bool]
+) -> tuple[list[Callable[[Row], str | None]], list[Callable[[Row], str | None]]]:
+    """Return functions from a row to the prompt, and to the completion, of each lesson that it gives."""
+
+    @lru_cache(maxsize=BATCH_ROWS)
+    def made(name: str, prompt: str, solution: str, sound: bool) -> Sequence[tuple[str, str]]:
+        return teaches.lessons(name, prompt, solution, sound)
+
+    def reader(number: int, side: int) -> Callable[[Row], str | None]:
+        def read(row: Row) -> str | None:
+            lessons = made(str(row["id"]), str(row["prompt"]), str(row["completion"]), right(row))
+            return lessons[number][side] if number < len(lessons) else None
+
+        return read
+
+    prompts, completions = ([reader(number, side) for number in range(teaches.most_lessons)] for side in (0, 1))
+    return prompts, completions
 
 
 def _system_where(text_of: Callable[[Row], str | None]) -> Callable[[Row], str | None]:

@@ -293,7 +293,7 @@ def learn_from(
         resources.engine.sleep()
     metrics: dict[str, float] = {}
     trained = resources.truncated.to_train_on(chosen)
-    if len(trained):
+    if len(trained) and slots.advantage.trains_policy:
         mine = [signal.tokens[index] for index in trained.tolist()]
         longest = slots.rollouts.max_tokens
         fitted = fit_round(

@@ -180,7 +180,7 @@ class OpenTraining:
         )
 
     def save(self) -> None:
-        """Write the policy, adapters merged in, and the files that its source exports to `training.folders.result`.
+        """Write the policy, adapters merged in, and the files that its parts export to `training.folders.result`.
 
         With one rank an adapted policy must not train further.
         """
@@ -190,6 +190,7 @@ class OpenTraining:
         def complete(folder: Path) -> None:
             carry_source(training.start, folder)
             training.slots.rollouts.export(learner, self.codec, training.start, folder)
+            training.slots.advantage.export(learner, folder)
 
         if ranks.count == 1:
             save_model_folder(plain_model(learner.policy), self.codec.tokenizer, training.folders.result, complete)
