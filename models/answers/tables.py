@@ -39,7 +39,7 @@ _WORDS = {"one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six":
 _SENTENCE = re.compile(r"\.(?!\d)|[;\n!?]")
 
 
-class Table(Hidden):
+class FactTable(Hidden):
     """A table: names of its columns, and rows whose first cell names them."""
 
     columns: tuple[str, ...]
@@ -72,7 +72,7 @@ class Table(Hidden):
 class TableTruth(Hidden):
     """A problem's answer that is a table."""
 
-    table: Table
+    table: FactTable
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Statement:
     entailed: bool
 
 
-def statements(text: str, table: Table) -> list[Statement]:
+def statements(text: str, table: FactTable) -> list[Statement]:
     """Return the statements of a text in their order, executed on a table; empty if the text is too long."""
     if len(text) > LONGEST:
         return []
@@ -106,7 +106,7 @@ _Execute = Callable[[re.Match[str]], bool]
 class _Reader:
     """The patterns of statements about one table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: FactTable) -> None:
         self._numbers = table.numbers()
         names = sorted((plain(str(row[0])) for row in table.rows), key=len, reverse=True)
         column = "|".join(re.escape(name) for name in sorted(self._numbers, key=len, reverse=True)) or r"(?!)"
@@ -200,7 +200,7 @@ class _Reader:
         )
 
 
-def entailed_statements(table: Table) -> Iterator[str]:
+def entailed_statements(table: FactTable) -> Iterator[str]:
     """Yield entailed statements of a table, of every kind that it allows except lookups."""
     for column, cells in table.numbers().items():
         values, thing = list(cells.values()), plain(table.columns[0])

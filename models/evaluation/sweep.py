@@ -37,7 +37,7 @@ MOST_LEVELS = 8
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepCell:
     """A method with a scorer at a budget."""
 
     method: str
@@ -63,7 +63,7 @@ class Cell:
 class CellResult:
     """A measured cell."""
 
-    cell: Cell
+    cell: SweepCell
     accuracy: Values
     """Share of right answers of each problem, [problems]."""
     tokens: float
@@ -75,13 +75,13 @@ class CellResult:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SweepChoice:
     """The cells that are chosen for a budget, and their accuracy on the problems of the second half."""
 
     budget: int
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, SweepCell]
     """Difficulty -> cell."""
-    single: Cell
+    single: SweepCell
     """The best cell for all difficulties together."""
     accuracy: Interval
     """Of the chosen cells."""
@@ -143,7 +143,7 @@ def in_order(bins: Sequence[str]) -> list[str]:
     return sorted(set(bins), key=lambda bin: (names.index(bin), 0) if bin in names else (0, int(bin.split()[1])))
 
 
-def choose(results: Sequence[CellResult], bins: Sequence[str], ids: Sequence[str], budget: int) -> Choice:
+def choose(results: Sequence[CellResult], bins: Sequence[str], ids: Sequence[str], budget: int) -> SweepChoice:
     """Choose the cells for a budget on the first half of the problems, and measure them on the second half.
 
     Args:
@@ -167,7 +167,7 @@ def choose(results: Sequence[CellResult], bins: Sequence[str], ids: Sequence[str
         chosen[bin] = _best(admitted, selecting) if selecting.any() else single
     second = np.flatnonzero(~first)
     accuracy = np.array([chosen[bins[place]].accuracy[place] for place in second])
-    return Choice(
+    return SweepChoice(
         budget,
         {bin: result.cell for bin, result in chosen.items()},
         single.cell,

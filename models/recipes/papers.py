@@ -47,7 +47,7 @@ there, and not whether it works at this size: a note says if it does not learn h
 
 
 @dataclass(frozen=True)
-class Place:
+class PaperPlace:
     """One place of a paper."""
 
     kind: str
@@ -70,7 +70,7 @@ class RegisteredPaper:
     title: str
     area: str
     """Class of the paper in the list of source papers: CORE, AGENT, DATA, ..."""
-    places: tuple[Place, ...]
+    places: tuple[PaperPlace, ...]
     """Empty if the paper is open."""
 
     @property
@@ -106,7 +106,7 @@ def registered_papers(file: Path = REGISTER) -> list[RegisteredPaper]:
     return [papers[number] for number in sorted(papers)]
 
 
-def _checked(at: str, cells: dict[str, str]) -> tuple[int, Place | None]:
+def _checked(at: str, cells: dict[str, str]) -> tuple[int, PaperPlace | None]:
     """Return number and place of a row, None for the place of an open paper; raises `UserError` for a bad cell."""
     kind, name, grade, note = (cells[column] for column in ("kind", "place", "grade", "note"))
     if not cells["id"].isdecimal():
@@ -129,7 +129,7 @@ def _checked(at: str, cells: dict[str, str]) -> tuple[int, Place | None]:
     if grade != "whole" and not note.strip():
         wanted = "what is missing" if grade == "part" else "what it replaces"
         raise UserError(f"{at}, column note: it is empty; write {wanted}")
-    return int(cells["id"]), Place(kind, name, grade, note)
+    return int(cells["id"]), PaperPlace(kind, name, grade, note)
 
 
 def missing_places(papers: Sequence[RegisteredPaper]) -> list[str]:

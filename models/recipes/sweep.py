@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create
 from models.agents.strategy import Strategy
 from models.agents.turn_scorer import NO_SCORER, Scorer, ScorerSettings, as_section
 from models.base.errors import UserError
-from models.evaluation.sweep import PLAIN, Cell
+from models.evaluation.sweep import PLAIN, SweepCell
 from models.method.registry import slot_type
 from models.recipes.explain import explain
 from models.recipes.layers import put_override
@@ -35,7 +35,7 @@ class SweepSettings:
     difficulty: Literal["auto", "level", "accuracy"]
     """auto: the level if the data state levels, and the accuracy otherwise."""
 
-    def cells(self) -> list[tuple[Cell, Strategy]]:
+    def cells(self) -> list[tuple[SweepCell, Strategy]]:
         """Return the cells with their strategies; the first is the policy's own answer.
 
         A strategy without a budget is a single cell, whose budget is its largest number of calls per turn. With one
@@ -44,14 +44,14 @@ class SweepSettings:
         Raises:
             UserError: there are more than MOST_CELLS cells, or two cells with one name.
         """
-        made: list[tuple[Cell, Strategy]] = [(Cell(PLAIN), _named(PLAIN))]
+        made: list[tuple[SweepCell, Strategy]] = [(SweepCell(PLAIN), _named(PLAIN))]
         for strategy in self.strategies:
             if strategy.name == PLAIN:
                 continue
             for scored, scorer in self._scored(strategy):
                 sized = [(budget, scored.at_budget(budget)) for budget in self.budgets if budget > 1]
                 sizes = {budget: size for budget, size in sized if size is not None} or {scored.most_calls: scored}
-                made += [(Cell(strategy.name, scorer, budget), size) for budget, size in sizes.items()]
+                made += [(SweepCell(strategy.name, scorer, budget), size) for budget, size in sizes.items()]
         if len(made) > MOST_CELLS:
             raise UserError(f"sweep: {len(made)} cells, and {MOST_CELLS} are the most; name fewer budgets or scorers")
         labels = [cell.label for cell, _ in made]

@@ -52,7 +52,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Axis:
+class SurveyAxis:
     """One axis of a survey."""
 
     name: str
@@ -65,7 +65,7 @@ class Taxonomy:
 
     id: int
     title: str
-    axes: tuple[Axis, ...]
+    axes: tuple[SurveyAxis, ...]
 
 
 def registered_taxonomies(file: Path = TAXONOMIES, register: Path = REGISTER) -> list[Taxonomy]:
@@ -87,7 +87,9 @@ def registered_taxonomies(file: Path = TAXONOMIES, register: Path = REGISTER) ->
             raise UserError(f"{at}, column leaf: {cells['leaf']!r} is twice in the axis {cells['axis']!r}; delete one")
         leaves[cells["leaf"]] = Leaf(cells["leaf"], _places(at, cells), cells["note"])
     return [
-        Taxonomy(number, titles[number], tuple(Axis(name, tuple(leaves.values())) for name, leaves in axes.items()))
+        Taxonomy(
+            number, titles[number], tuple(SurveyAxis(name, tuple(leaves.values())) for name, leaves in axes.items())
+        )
         for number, axes in surveys.items()
     ]
 

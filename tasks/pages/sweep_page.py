@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from models.evaluation.bootstrap import Interval, bootstrap_mean
-from models.evaluation.sweep import CellResult, Choice, gain_text, in_order
+from models.evaluation.sweep import CellResult, SweepChoice, gain_text, in_order
 from tasks.pages import plots
 from tasks.pages.description import cell, section, table
 from tasks.tracking import records, runs
@@ -25,7 +25,7 @@ class Sweep:
     results: tuple[CellResult, ...]
     bins: tuple[str, ...]
     """Difficulty of each problem, [problems]."""
-    choices: tuple[Choice, ...]
+    choices: tuple[SweepChoice, ...]
     """A choice for each budget, ascending."""
 
     def accuracies(self, result: CellResult) -> dict[str, Interval]:

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 
-from models.evaluation.sweep import Cell, CellResult, choose
+from models.evaluation.sweep import CellResult, SweepCell, choose
 from tasks.pages.plots import accuracy_by_tokens
 from tasks.pages.sweep_page import Sweep, as_json, cell_rows, choice_rows, panels
 
 BINS = ("hard", "easy") * 20
 IDS = tuple(f"p{number}" for number in range(40))
-PLAIN = CellResult(Cell("plain"), np.array([0.0, 1.0] * 20), 10.0, 0.0, 0.001)
-BEST = CellResult(Cell("best_of_n", "judge", 4), np.ones(40), 40.0, 55.0, 0.02)
+PLAIN = CellResult(SweepCell("plain"), np.array([0.0, 1.0] * 20), 10.0, 0.0, 0.001)
+BEST = CellResult(SweepCell("best_of_n", "judge", 4), np.ones(40), 40.0, 55.0, 0.02)
 SWEEP = Sweep((PLAIN, BEST), BINS, (choose((PLAIN, BEST), BINS, IDS, 4),))
 
 

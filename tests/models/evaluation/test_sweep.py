@@ -8,8 +8,8 @@ from models.base.errors import UserError
 from models.evaluation.bootstrap import Interval
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.sweep import (
-    Cell,
     CellResult,
+    SweepCell,
     choose,
     difficulties,
     first_half,
@@ -22,10 +22,10 @@ COUNT = 400
 IDS = [f"p{number}" for number in range(COUNT)]
 BINS = ["level 1" if number % 2 else "level 2" for number in range(COUNT)]
 EASY = np.array([bin == "level 1" for bin in BINS])
-PLAIN, VOTE, BEAM = Cell("plain"), Cell("vote", "", 4), Cell("beam", "process_model", 8)
+PLAIN, VOTE, BEAM = SweepCell("plain"), SweepCell("vote", "", 4), SweepCell("beam", "process_model", 8)
 
 
-def measured(cell: Cell, easy: float, hard: float, tokens: float = 1.0, noise: int | None = None) -> CellResult:
+def measured(cell: SweepCell, easy: float, hard: float, tokens: float = 1.0, noise: int | None = None) -> CellResult:
     """Make a result with the given accuracy on easy and hard problems; with a seed, answers of eight samples."""
     chances = np.where(EASY, easy, hard)
     if noise is not None:
@@ -75,7 +75,7 @@ def test_the_choice_is_not_changed_by_the_problems_that_confirm_it() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_among_methods_that_are_all_alike_no_gain_is_shown(seed: int) -> None:
     """The best on the first half has a lucky accuracy there, which the second half does not repeat."""
-    cells = [PLAIN, *(Cell("vote", f"s{number}", 4) for number in range(12))]
+    cells = [PLAIN, *(SweepCell("vote", f"s{number}", 4) for number in range(12))]
     results = [measured(cell, 0.6, 0.2, noise=100 * seed + number) for number, cell in enumerate(cells)]
     choice, first = choose(results, BINS, IDS, 4), first_half(IDS)
     lucky = np.mean([results[cells.index(choice.cells[BINS[p]])].accuracy[p] for p in np.flatnonzero(first)])

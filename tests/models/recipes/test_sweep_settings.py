@@ -8,7 +8,7 @@ from models.agents.strategies.beam import Beam
 from models.agents.strategies.vote import Vote
 from models.agents.turn_scorer import ScorerSettings
 from models.base.errors import UserError
-from models.evaluation.sweep import Cell
+from models.evaluation.sweep import SweepCell
 from models.recipes.sweep import BUDGETS, STRATEGIES, read_sweep
 
 
@@ -23,11 +23,11 @@ def test_a_sweep_is_methods_times_budgets_times_scorers() -> None:
     process = ScorerSettings(name="process_model", path="some/model")
     cells = dict(settings.cells())
     assert own == ["evaluation.problems=3"]
-    assert next(iter(cells)) == Cell("plain")
-    assert cells[Cell("vote", "", 8)] == Vote(drafts=8)
-    assert cells[Cell("vote", "process_model", 4)] == Vote(drafts=4, scorer=process)
-    assert cells[Cell("beam", "likelihood", 8)] == Beam(expansions=2, width=4)
-    assert cells[Cell("beam", "process_model", 4)] == replace(Beam(expansions=2, width=2), scorer=process)
+    assert next(iter(cells)) == SweepCell("plain")
+    assert cells[SweepCell("vote", "", 8)] == Vote(drafts=8)
+    assert cells[SweepCell("vote", "process_model", 4)] == Vote(drafts=4, scorer=process)
+    assert cells[SweepCell("beam", "likelihood", 8)] == Beam(expansions=2, width=4)
+    assert cells[SweepCell("beam", "process_model", 4)] == replace(Beam(expansions=2, width=2), scorer=process)
     assert len(cells) == 1 + 2 * 3 + 2 * 2, "the vote also has no scorer"
 
 
@@ -43,9 +43,9 @@ def test_a_strategy_without_a_budget_is_a_cell_of_its_calls_and_a_scorer_that_it
         ["sweep.strategies=[criticise_improve, masked_actions, best_of_n]", "sweep.budgets=[1, 2]"]
     )
     cells = [cell for cell, _ in settings.cells()]
-    assert Cell("criticise_improve", "", 3) in cells
+    assert SweepCell("criticise_improve", "", 3) in cells
     assert [cell.scorer for cell in cells if cell.method == "masked_actions"] == [""]
-    assert [cell for cell in cells if cell.method == "best_of_n"] == [Cell("best_of_n", "likelihood", 2)]
+    assert [cell for cell in cells if cell.method == "best_of_n"] == [SweepCell("best_of_n", "likelihood", 2)]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from models.recipes.schema import recipe_type
 from models.recipes.taxonomies import (
     COLUMNS,
     TAXONOMIES,
-    Axis,
     Leaf,
+    SurveyAxis,
     Taxonomy,
     as_markdown,
     as_text,
@@ -95,7 +95,7 @@ def test_the_page_is_the_one_that_the_table_makes() -> None:
 
 
 def test_a_survey_is_shown_with_axes_leaves_and_reasons() -> None:
-    axis = Axis(
+    axis = SurveyAxis(
         "structure", (Leaf("tree", (("rollouts", "tree"), ("select", "siblings")), ""), Leaf("nested", (), "why"))
     )
     assert as_text([Taxonomy(288, "A Blueprint", (axis,))]).splitlines() == [

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from models.answers.tables import Table, entailed_statements, statements
+from models.answers.tables import FactTable, entailed_statements, statements
 from models.base.errors import UserError
 from models.method.attempt import Attempt
 from models.method.problem import Problem
@@ -19,7 +19,7 @@ from models.parts.rewards.rules.entailed import Entailed
 from tests.support.malformed_texts import malformed, rollout
 
 RESOURCES = cast(RunResources, None)
-TABLE = Table(
+TABLE = FactTable(
     columns=("Team", "city", "points", "goals"),
     rows=(("Red Stars", "Oslo", 3, 10), ("blue", "Rome", 5, 4), ("green", "Bern", 5, 1.5)),
 )
@@ -64,10 +64,10 @@ def test_a_statement_is_parsed_and_executed(text: str, kind: str | None, entaile
     assert (statement.kind, statement.entailed) == (kind, entailed)
 
 
-def random_table(chance: Random) -> Table:
+def random_table(chance: Random) -> FactTable:
     names = chance.sample(["red", "blue", "green", "white", "black"], chance.randrange(2, 6))
     rows = tuple((name, chance.randrange(0, 5), chance.randrange(-9, 10)) for name in names)
-    return Table(columns=("team", "points", "goals"), rows=rows)
+    return FactTable(columns=("team", "points", "goals"), rows=rows)
 
 
 @pytest.mark.parametrize("seed", range(20))
