@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import os
 import platform
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -21,6 +20,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from flows.runtime.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
 from flows.servers.server_process import port_is_free
@@ -111,7 +112,12 @@ def _locked_versions(root: Path) -> Diagnosis:
     lock = root / ("cuda.lock" if "vllm" in installed else "cpu.lock")
     if not lock.is_file():
         return Diagnosis("Locked versions", True, "no lock file here (installed as a package)")
-    locked = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", lock.read_text(), flags=re.MULTILINE))
+    lines = [Requirement(line) for line in lock.read_text().splitlines() if line and not line.startswith("#")]
+    locked = {
+        each.name: str(each.specifier).removeprefix("==")
+        for each in lines
+        if each.marker is None or each.marker.evaluate()
+    }
     wrong = [
         f"{name} {installed.get(normal_name(name), 'missing')} instead of {version}"
         for name, version in locked.items()

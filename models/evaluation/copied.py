@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,9 @@ from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.datasets.schema import Kind, available, read_table
 from models.evaluation.records import Completion, PromptRecord
-from models.method.problem import Problem
+
+if TYPE_CHECKING:
+    from models.method.problem import Problem
 
 Hashes = NDArray[np.uint64]
 _BASE = 0x9E3779B97F4A7C15

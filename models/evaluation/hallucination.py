@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,9 @@ from pydantic import NonNegativeFloat
 from models.base.bounds import Share
 from models.base.errors import UserError
 from models.evaluation.records import Completion, PromptRecord, turns_of
-from models.method.problem import Problem
+
+if TYPE_CHECKING:
+    from models.method.problem import Problem
 
 Category = Literal["number", "time", "name", "place", "quote", "acronym"]
 Severity = Literal["supported", "mild", "moderate", "alarming"]

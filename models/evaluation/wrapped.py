@@ -16,12 +16,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from models.answers.likeness import common_subsequence
 from models.base.errors import UserError
-from models.method.problem import Problem
-from models.text.encoding import Codec
+
+if TYPE_CHECKING:
+    from models.method.problem import Problem
+    from models.text.encoding import Codec
 
 _WORD = re.compile(r"\w+")
 Style = Literal["string", "list", "stack"]

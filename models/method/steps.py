@@ -36,6 +36,11 @@ def pieces_of(codec: Codec, completions: Sequence[Sequence[int]]) -> list[list[s
     return [[pieces[token] for token in ids] for ids in completions]
 
 
+def beginnings_of(codec: Codec, ids: Sequence[int]) -> list[str]:
+    """Decode every beginning of a completion, from the first token alone to all of them, [tokens]."""
+    return codec.text([ids[:stop] for stop in range(1, len(ids) + 1)])
+
+
 def step_texts(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
     """Decode each step of a completion, [steps].
 

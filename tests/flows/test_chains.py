@@ -15,7 +15,7 @@ from running import wait_for
 from models.policies.folder import hash_folder
 from tasks.tracking import aliases, needs, registry, store, tags
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=12, together="chains of recipes")]
 
 FIRST = """
 extends: tiny

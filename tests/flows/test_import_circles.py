@@ -9,7 +9,14 @@ from running import ROOT
 
 LAYERS = ("flows", "tasks", "models")
 
-FOR_TYPES_ONLY = [["models.recipes.combinations", "models.recipes.frozen_roles", "models.recipes.schema"]]
+FOR_TYPES_ONLY = [
+    [
+        "models.recipes.combinations",
+        "models.recipes.frozen_roles",
+        "models.recipes.named_models",
+        "models.recipes.schema",
+    ]
+]
 """Cycles that exist only for a type checker, because an annotation names a class of the other file. Add no others."""
 
 Graph = dict[str, set[str]]

@@ -223,7 +223,7 @@ def test_source_and_licence_of_the_base_are_in_the_registered_model_the_lineage_
     policy = Path(shutil.copytree(policy_folder, tmp_path / "policy"))
     carry_source(base, policy)
     described = {"name": "e", "policy": {"base": str(file)}}
-    source = source_line(SimpleNamespace(policy=SimpleNamespace(base=str(file))))  # type: ignore[arg-type]
+    source = source_line(SimpleNamespace(policy=SimpleNamespace(named_base=str(file))))  # type: ignore[arg-type]
     flow = runs.open_flow_run("e", "train e", {tags.RECIPE: "e", tags.BASE_SOURCE: source})
     log_recipe_settings(flow, described, tmp_path, tmp_path / "e.yaml", [])
     model_id = registry.log_model(runs.open_step_run(flow, "fine_tune"), policy, "policy", "text-generation")

@@ -22,6 +22,7 @@ from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import TokenReward
 from models.method.rollout import Rollout
+from models.method.steps import beginnings_of
 from models.parts.shared.written_tokens import spread_rows
 
 
@@ -58,7 +59,7 @@ class CharacterGain(TokenReward):
         rows = []
         for rollout in rollouts:
             target, ids = _plain(self._target(rollout.problem)), rollout.written_ids
-            texts = [_plain(text) for text in resources.codec.text([ids[:stop] for stop in range(1, len(ids) + 1)])]
+            texts = [_plain(text) for text in beginnings_of(resources.codec, ids)]
             whole = max(texts, key=len, default="")
             known = distances(whole, target)
             # The text of the first tokens nearly always begins that of all tokens, which is compared once.

@@ -164,7 +164,8 @@ def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
     assert listed["verified"].paper.endswith("(315)") and listed["verified"].family == "imitation-learning"
     for name, number in {"combined": "(172)", "grounded": "(55)", "value_guided": "(166)"}.items():
         assert listed[name].paper.endswith(number) and listed[name].family == "inference-time-search"
-    assert set(listed) == set(STRATEGIES) - {"plain"}
+    assert listed["in_mode"].paper.endswith("(245)") and listed["in_mode"].family == "safety"
+    assert set(listed) == set(parts("strategy")) - {"plain"}
 
 
 def test_a_cut_turn_is_criticised_by_nobody(engine: Counting, start: Path) -> None:
