@@ -87,6 +87,7 @@ def test_the_reward_rises_along_both_axes_and_half_of_one_is_enough_where_the_ot
     assert (grid[1:, 2] > grid[0, 2]).all() and abs(grid[2, 2] - grid[1, 2]) < 0.001, grid
 
 
+@pytest.mark.rotating(of=6)
 def test_on_given_pairs_the_negative_gradient_does_not_stop_at_the_best_bin_and_on_own_pairs_it_does() -> None:
     offline, online = (trained(PairMethod(on_policy=share, negative=1.0), 3000) for share in (0.0, 1.0))
     assert max(offline.reward) > 0.43 and offline.centre[-1] > BINS and offline.reward[-1] < 0.1

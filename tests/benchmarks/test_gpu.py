@@ -90,6 +90,7 @@ def test_what_has_no_time_left_says_so(tmp_path: Path) -> None:
     assert {row.reason for row in rows.values()} == {NO_TIME}
 
 
+@pytest.mark.rotating(of=6)
 def test_a_cell_out_of_memory_says_so_and_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(size: Any, batch: Packed, device: torch.device) -> Update:
         if batch.name == "4k":

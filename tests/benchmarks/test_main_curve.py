@@ -260,6 +260,7 @@ def test_what_is_right_is_watched_and_adds_nothing_to_the_reward() -> None:
     assert (share.label, share.weight) == ("right", 0.0) and share(resources, rollouts).tolist() == [1.0, 0.0]
 
 
+@pytest.mark.rotating(of=6)
 def test_a_tiny_base_is_measured_warm_started_and_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     base = tmp_path / "base"

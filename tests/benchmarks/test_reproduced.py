@@ -87,6 +87,7 @@ def test_demonstrations_of_gsm8k_are_those_that_the_project_reads() -> None:
     ]
 
 
+@pytest.mark.rotating(of=6)
 def test_a_process_is_timed_and_killed_when_its_moment_comes(tmp_path: Path) -> None:
     mark, log = tmp_path / "mark", tmp_path / "log"
     script = f"import pathlib, time; pathlib.Path({str(mark)!r}).touch(); print('begun', flush=True); time.sleep(600)"

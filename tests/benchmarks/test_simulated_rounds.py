@@ -30,6 +30,7 @@ def test_even_lengths_gain_nothing_further_and_drop_nothing(age: int, drops: boo
     assert (made.dropped, made.length) == (0, 100)
 
 
+@pytest.mark.rotating(of=6)
 def test_the_older_tokens_may_be_the_less_of_a_long_tail_is_dropped_and_no_round_beats_its_learner() -> None:
     in_step = simulate(PLANT, LONG, 0, 120, drops=True)
     made = {age: simulate(PLANT, LONG, age, 120, drops=True) for age in (2, 8, 40)}

@@ -51,6 +51,7 @@ def test_a_checkout_that_git_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert not look.ok and "dubious ownership" in look.mend and "safe.directory" in look.mend
 
 
+@pytest.mark.rotating(of=6)
 def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "mlflow.db") as store:
         store.execute("create table runs (run_uuid text)")
@@ -126,6 +127,7 @@ def test_it_imports_nothing_heavy_and_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rotating(of=6)
 def test_the_exit_status_tells_that_something_is_wrong(tmp_path: Path) -> None:
     asked = rewardflow(tmp_path, "doctor", PYTHONPATH=str(ROOT), REWARDFLOW_HOME=str(tmp_path / "home"))
     assert "no .dvc in" in asked.stdout and asked.returncode == 1, asked.stdout + asked.stderr

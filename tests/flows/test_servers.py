@@ -82,6 +82,7 @@ def test_a_record_of_the_dead_or_of_nonsense_is_no_record(tmp_path: Path) -> Non
     assert running_servers(tmp_path) == {}
 
 
+@pytest.mark.rotating(of=6)
 def test_a_server_that_gives_half_answers_while_it_starts_is_asked_until_it_is_well() -> None:
     replies = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK", *HALF_ANSWERS.values()]
     us = psutil.Process()

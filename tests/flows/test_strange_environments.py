@@ -53,6 +53,7 @@ CLIENTS = {
 }
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_every_client_of_http_reaches_loopback_past_a_proxy_that_does_not_answer(
     proxied: dict[str, str], tmp_path: Path, host: str

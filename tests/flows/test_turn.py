@@ -95,6 +95,7 @@ def _arrival(home: Path, pid: int) -> str:
     return ticket.name
 
 
+@pytest.mark.rotating(of=6)
 def test_who_has_waited_long_enough_gives_up_in_a_line_and_leaves_no_ticket(tmp_path: Path) -> None:
     heard: list[str] = []
     with only_run(tmp_path):

@@ -56,6 +56,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / f"{name}.yaml" for name in texts}
 
 
+@pytest.mark.rotating(of=6)
 def test_recipes_are_checked_by_the_stored_schema_without_torch(home: Path, files: dict[str, Path]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED, "validate", "grpo", str(files["misspelt"]), str(files["misfit"]), "grppo"],
@@ -98,6 +99,7 @@ def test_full_loads_and_a_value_that_only_the_loader_reads_is_loaded_alone(
     assert code == 1 and "seed: Input should be greater than or equal to 0" in out
 
 
+@pytest.mark.rotating(of=6)
 def test_without_a_stored_schema_recipes_are_loaded_and_the_schema_is_stored(
     tmp_path: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_outside_the_main_thread_nothing_is_watched() -> None:
     assert ended == ["in peace"]
 
 
+@pytest.mark.rotating(of=6)
 def test_code_that_swallows_the_exception_is_killed_with_its_process_and_a_line() -> None:
     process = subprocess.run([sys.executable, "-c", STUBBORN], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert process.stdout == "begun\n" and process.returncode == -signal.SIGKILL

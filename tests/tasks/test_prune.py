@@ -81,6 +81,7 @@ def collect(home: Path, keep_days: float = 0.0, refused: bool = False) -> str:
     return prune_lines(held)
 
 
+@pytest.mark.rotating(of=6)
 def test_only_what_no_version_needs_goes_and_the_rest_can_still_be_taken(factory: Factory) -> None:
     grow_old(factory.home)
     said = collect(factory.home)
@@ -94,6 +95,7 @@ def test_only_what_no_version_needs_goes_and_the_rest_can_still_be_taken(factory
     assert not list(factory.home.glob(f"mlartifacts/tiny/models/{factory.models['loose']}/artifacts/*"))
 
 
+@pytest.mark.rotating(of=6)
 def test_what_a_champion_came_from_stays_whatever_is_asked(factory: Factory) -> None:
     """Version 2 is champion and version 1 was; version 3 never was. The warm start was made once and reused."""
     grow_old(factory.home)
@@ -116,6 +118,7 @@ def make_again(factory: Factory, name: str) -> StepResult:
     return run_step(context(factory.home, "fine_tune", KEY[name], runs.open_flow_run("tiny", "again")), work)
 
 
+@pytest.mark.rotating(of=6)
 def test_what_a_champion_came_from_stays_however_often_it_was_made_again(factory: Factory) -> None:
     for name in ("first", "second", "second", "loose"):
         again = make_again(factory, name)
@@ -126,6 +129,7 @@ def test_what_a_champion_came_from_stays_however_often_it_was_made_again(factory
     assert "tiny-policy version 2 (champion)" in said and "tiny-policy version 1, which was champion" in said
 
 
+@pytest.mark.rotating(of=6)
 def test_a_champions_outputs_stay_while_they_are_made_again_and_that_is_stopped(factory: Factory) -> None:
     def stopped(folder: Path, run_id: str) -> StepOutput:
         raise KeyboardInterrupt
@@ -138,6 +142,7 @@ def test_a_champions_outputs_stay_while_they_are_made_again_and_that_is_stopped(
     assert factory.stays("second")
 
 
+@pytest.mark.rotating(of=6)
 def test_old_downloads_and_log_probs_of_references_go_and_those_used_lately_stay(factory: Factory) -> None:
     model, log_probs = (registry.download_folder(factory.home) / "m-1", factory.home / "store/reference/a.safetensors")
     served = factory.home / "serving/abc-v1.sha256"
@@ -156,6 +161,7 @@ def test_old_downloads_and_log_probs_of_references_go_and_those_used_lately_stay
     assert "models/m-1: downloaded again" in said and "reference/a.safetensors: made again" in said
 
 
+@pytest.mark.rotating(of=6)
 def test_what_was_made_or_used_lately_stays(factory: Factory) -> None:
     grow_old(factory.home)
     again = context(factory.home, "fine_tune", KEY["loose"], runs.open_flow_run("tiny", "again"))
@@ -166,6 +172,7 @@ def test_what_was_made_or_used_lately_stays(factory: Factory) -> None:
     assert not factory.stays("loose")
 
 
+@pytest.mark.rotating(of=6)
 def test_checkpoints_of_a_run_that_can_go_on_stay(factory: Factory) -> None:
     stopped = step_folder(factory.home, "fine_tune", KEY["fourth"])
     (stopped / "checkpoints" / "round_000001").mkdir(parents=True)
@@ -175,6 +182,7 @@ def test_checkpoints_of_a_run_that_can_go_on_stay(factory: Factory) -> None:
     assert (stopped / "checkpoints" / "round_000001").is_dir()
 
 
+@pytest.mark.rotating(of=6)
 def test_checkpoints_of_stopped_runs_that_no_recipe_resumes_from_stay_for_the_retention_time_alone(
     factory: Factory,
 ) -> None:
@@ -201,6 +209,7 @@ def test_outputs_whose_run_the_store_in_use_does_not_know_stay(
     assert factory.stays("first") and factory.stays("loose")
 
 
+@pytest.mark.rotating(of=6)
 def test_planning_deletes_nothing_and_leftovers_of_killed_processes_go(factory: Factory) -> None:
     leftover = factory.home / "store" / "fine_tune" / ".abc.1.gone"
     leftover.mkdir()

@@ -41,6 +41,7 @@ def named(home: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> tup
     return summaries.name_and_note(run)[0], page.data.tags
 
 
+@pytest.mark.rotating(of=6)
 def test_a_promotion_is_in_the_runs_name_and_in_the_columns_of_the_shared_view(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

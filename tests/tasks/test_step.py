@@ -83,6 +83,7 @@ def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tm
     assert len(set(keys)) == 4
 
 
+@pytest.mark.rotating(of=6)
 def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, parent: str) -> None:
     assert earlier_result(context(home, "one", "k" * 64)) is None
 

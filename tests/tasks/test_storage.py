@@ -70,6 +70,7 @@ def test_a_bucket_that_is_not_there_is_said(s3_endpoint, tmp_path):  # noqa: F81
     assert refused(lambda: upload_folder(tmp_path, "s3://nowhere", s3_endpoint)) == "s3://nowhere: no such bucket"
 
 
+@pytest.mark.rotating(of=6)
 def test_a_bucket_is_made_once_also_with_keys_that_the_environment_does_not_have(s3_endpoint, monkeypatch):  # noqa: F811
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
     keys = Keys(KEY, SECRET)

@@ -42,6 +42,7 @@ def held_against(folder: Path, check: dict[str, Any]) -> ValidationReport:
     return validate(folder, settings, count, extract_answer, folder.parent / "out", suites)
 
 
+@pytest.mark.rotating(of=6)
 def test_rows_that_repeat_one_another_in_different_pieces_are_set_aside(folder: Path) -> None:
     report = held_against(folder, {"type": "expect_column_values_to_be_unique", "columns": ["prompt"], "arguments": {}})
     assert report.by_reason == {"not as it is to be": 2}
@@ -51,17 +52,20 @@ def test_rows_that_repeat_one_another_in_different_pieces_are_set_aside(folder: 
     assert named == ["train-0", "train-6"]
 
 
+@pytest.mark.rotating(of=6)
 def test_the_table_is_counted_whole(folder: Path) -> None:
     check = {"type": "expect_table_row_count_to_be_between", "arguments": {"min_value": 7, "max_value": 7}}
     assert held_against(folder, check).passed
 
 
+@pytest.mark.rotating(of=6)
 def test_too_few_rows_stop_and_say_how_many_there_are(folder: Path) -> None:
     check = {"type": "expect_table_row_count_to_be_between", "arguments": {"min_value": 8}}
     with pytest.raises(UserError, match=r"problems_train\.parquet: column '': not as it is to be \(observed 7\)"):
         held_against(folder, check)
 
 
+@pytest.mark.rotating(of=6)
 def test_where_most_may_fail_the_share_is_of_the_whole_file(folder: Path) -> None:
     check = {
         "type": "expect_column_values_to_match_regex",

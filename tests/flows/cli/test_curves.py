@@ -60,6 +60,7 @@ def comparison(methods: dict[str, list[list[float]]]) -> str:
     return run
 
 
+@pytest.mark.rotating(of=6)
 def test_a_comparison_is_drawn_by_method_and_a_run_joins_its_recipe(
     home: Path, call: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:

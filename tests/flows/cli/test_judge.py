@@ -137,6 +137,7 @@ def test_a_run_of_mlflow_is_recorded_on_request(tmp_path: Path, run: Run, new_st
     assert status == 0 and store.client().get_run(run_id).info.run_name == "b.jsonl against a.jsonl"
 
 
+@pytest.mark.rotating(of=6)
 def test_files_of_answers_load_no_torch(tmp_path: Path) -> None:
     problems = [{"prompt": f"What is {n}?", "answer": str(n)} for n in range(40)]
     write(tmp_path / "problems.jsonl", problems)

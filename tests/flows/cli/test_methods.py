@@ -7,6 +7,7 @@ from models.base.errors import UserError
 from models.recipes import papers, taxonomies
 
 
+@pytest.mark.rotating(of=6)
 def test_the_register_of_papers_is_printed_whole_open_and_as_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     register = papers.registered_papers()
     methods(papers=True)

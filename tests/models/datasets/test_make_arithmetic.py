@@ -47,6 +47,7 @@ def test_the_counts_are_those_of_the_settings(settings: ArithmeticSettings, made
         assert len(made["preferences"][split]) == settings.preferences.of(split)
 
 
+@pytest.mark.rotating(of=6)
 def test_the_splits_share_no_prompt_in_any_kind(made: Made) -> None:
     prompts = {split: {row["prompt"] for kind in made for row in made[kind][split]} for split in SPLITS}
     assert not prompts["train"] & prompts["validation"]

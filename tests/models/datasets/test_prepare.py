@@ -245,6 +245,7 @@ def test_a_csv_with_columns_of_its_own_names(tmp_path: Path) -> None:
     assert {row["prompt"]: row["answer"] for row in rows} == {f"What is {n}?": str(n) for n in range(60)}
 
 
+@pytest.mark.rotating(of=6)
 def test_gsm8k_is_whole(shared_data: Path, tmp_path: Path) -> None:
     settings = settings_of(
         name="gsm8k", path=shared_data / "gsm8k_train.jsonl", test_path=shared_data / "gsm8k_test.jsonl", format="gsm8k"

@@ -49,6 +49,7 @@ def test_where_a_file_is_cut_into_pieces_is_no_matter(at: int) -> None:
     assert list(pd.concat([is_first(piece, first) for piece in pieces])) == [True, False, True, True, False]
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(("split", "doubled", "set_aside"), [("gate", 2, 2), ("validation", 10, 0), ("train", 10, 0)])
 def test_at_the_gate_few_doubled_problems_are_set_aside(
     tmp_path: Path, split: Split, doubled: int, set_aside: int

@@ -131,6 +131,7 @@ def test_a_voice_of_weight_zero_is_not_read_and_changes_no_bit(models: list[Any]
 PROMPTS_OF_SIX = [[token % 6 for token in prompt] for prompt in PROMPTS]
 
 
+@pytest.mark.rotating(of=6)
 def test_the_completions_do_not_depend_on_the_batch_they_are_drawn_in(models: list[Any]) -> None:
     """Batches of one never narrow; the batch of all narrows as sequences end."""
     voices = [voice(model, weight) for model, weight in zip(models, (1.0, 1.0, -1.0), strict=True)]

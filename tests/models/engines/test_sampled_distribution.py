@@ -114,6 +114,7 @@ def test_tokens_that_tie_with_the_kth_all_stay_and_at_the_border_of_top_p_vllm_c
     assert first_log_probs(group) == {round(-math.log(left), 4)}
 
 
+@pytest.mark.rotating(of=6)
 def test_greedy_ignores_top_k_and_top_p(engine: Restarting) -> None:
     plain = engine.generate(PROMPTS, Sampling(max_tokens=6, temperature=0.0), seed=0)
     greedy = Sampling(max_tokens=6, temperature=0.0, top_k=2, top_p=0.5)

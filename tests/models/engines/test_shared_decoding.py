@@ -92,6 +92,7 @@ def test_sequences_that_end_early_are_dropped_and_the_rest_go_on_rightly(
             )
 
 
+@pytest.mark.rotating(of=6)
 def test_tokens_come_up_as_often_as_their_probability_says(tmp_path: Path) -> None:
     engine = ending_engine(tmp_path / "policy", most=20_000)
     (group,) = engine.generate([[5, 6]], Sampling(max_tokens=1, samples=20_000), seed=3)

@@ -70,6 +70,7 @@ def test_words_of_the_own_prompt_are_not_copies() -> None:
     assert [each.run for each in overlaps([row, row], [row, ""], [row], 8, 16)] == [0, 30]
 
 
+@pytest.mark.rotating(of=6)
 def test_neither_the_batches_of_rows_nor_other_samples_change_a_measure() -> None:
     random = Random(2)
     rows = [written(random, vocabulary=6) for _ in range(9000)]

@@ -127,6 +127,7 @@ def test_holms_correction_is_the_one_computed_by_hand_and_never_changes_the_orde
     assert all(p <= after <= min(1.0, 12 * p) for p, after in zip(p_values, corrected, strict=True))
 
 
+@pytest.mark.rotating(of=6)
 def test_features_that_did_not_change_are_marked_no_more_often_than_the_level() -> None:
     # The index always exceeds these limits, so only the tests decide.
     settings = DriftSettings(level=0.05, shifted=1e-9, drifted=1e-8)

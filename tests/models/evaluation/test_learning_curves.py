@@ -25,6 +25,7 @@ def test_the_area_is_the_mean_height_between_unequal_steps() -> None:
     assert areas(np.array([4]), np.array([[7.0]])) == pytest.approx([7.0])
 
 
+@pytest.mark.rotating(of=6)
 def test_of_a_single_training_the_band_is_its_curve() -> None:
     band = curve_band([[(1, 0.1), (2, 0.5)]])
     for values in (band.low, band.middle, band.high):
@@ -32,6 +33,7 @@ def test_of_a_single_training_the_band_is_its_curve() -> None:
     assert (band.last.low, band.last.estimate, band.last.high) == (0.5, 0.5, 0.5)
 
 
+@pytest.mark.rotating(of=6)
 def test_at_each_step_the_band_is_that_of_the_values_there() -> None:
     chance = np.random.default_rng(0)
     curves = chance.normal(size=(8, 3)).cumsum(axis=1)

@@ -70,6 +70,7 @@ def test_a_measurement_has_a_line_before_and_after(tmp_path: Path, caplog: pytes
     assert after.startswith(("policy.precision: float32 (", "policy.precision: bfloat16 ("))
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(("slower", "passes"), [(0.0, 2 * (1 + REPEATS)), (1.0, 2)])
 def test_a_slow_warm_up_pass_in_bfloat16_ends_the_measurement(
     monkeypatch: pytest.MonkeyPatch, slower: float, passes: int

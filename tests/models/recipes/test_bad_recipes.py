@@ -262,6 +262,7 @@ def test_whatever_stands_at_a_key_is_a_recipe_or_one_line(mine: Path) -> None:
     assert outcomes == {True, False}
 
 
+@pytest.mark.rotating(of=6)
 def test_whatever_characters_a_recipe_holds_are_a_recipe_or_one_line(mine: Path) -> None:
     random = Random(1)
     sound = (Path(__file__).parents[3] / "recipes" / "gsm8k.yaml").read_text()

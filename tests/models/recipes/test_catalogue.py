@@ -24,6 +24,7 @@ def test_every_part_of_every_slot_is_listed_once_with_what_it_is_and_where_it_co
         assert all(setting.kind and setting.default and setting.meaning for setting in entry.settings), entry
 
 
+@pytest.mark.rotating(of=6)
 def test_a_part_is_told_with_settings_of_its_sections_their_own_defaults_and_traits() -> None:
     [gae] = entries("gae")
     settings = {setting.key: setting for setting in gae.settings}

@@ -44,6 +44,7 @@ def test_a_recipe_with_every_default_written_out_is_valid(validator: Draft202012
         assert [error.message for error in validator.iter_errors(plain(load_recipe(name)))] == []
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "text",
     [

@@ -31,6 +31,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "text",
     [

@@ -86,6 +86,7 @@ def test_a_base_that_a_recipe_makes_has_no_name_before_the_run() -> None:
         PolicySettings(base=StageSettings(recipe="a")).named_base  # noqa: B018 - it raises
 
 
+@pytest.mark.rotating(of=6)
 def test_the_schema_knows_both_forms_of_a_base() -> None:
     def errors(base: object) -> list[str]:
         return findings({"name": "c", "policy": {"base": base}}, recipe_schema())

@@ -50,6 +50,7 @@ def test_the_page_of_methods_is_the_one_that_the_recipes_make() -> None:
     )
 
 
+@pytest.mark.rotating(of=6)
 def test_every_recipe_is_listed_once_with_its_slots_and_its_paper() -> None:
     listed = methods(ROOT / "recipes")
     every = list((ROOT / "recipes").rglob("*.yaml"))
@@ -84,6 +85,7 @@ def test_an_empty_file_is_a_recipe_of_defaults(tmp_path: Path) -> None:
     assert (method.name, method.slots[0], method.paper) == ("plain", "sample", "")
 
 
+@pytest.mark.rotating(of=6)
 def test_the_methods_of_a_family_are_those_alone_and_a_family_that_is_none_is_named() -> None:
     listed = methods(ROOT / "recipes")
     agents = of_family(listed, "agents")

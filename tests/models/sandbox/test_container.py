@@ -81,6 +81,7 @@ def gone(process: int) -> bool:
     return False
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "source, outcome, passed",
     [
@@ -277,6 +278,7 @@ def test_an_engine_that_does_not_answer_and_an_image_that_is_missing_are_refused
     assert "Cannot connect" in engine_lines()[0]
 
 
+@pytest.mark.rotating(of=6)
 def test_a_container_that_does_not_start_is_refused_and_removed(
     containers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

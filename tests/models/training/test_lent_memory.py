@@ -117,6 +117,7 @@ def test_offloaded_weights_are_there_while_they_are_read_and_then_the_same_as_be
     assert all(torch.equal(value.cpu(), before[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.rotating(of=6)
 def test_a_reference_that_waits_elsewhere_is_read_to_the_same_bits(start: Path, tmp_path: Path) -> None:
     beside, spoke = run(start, tmp_path / "beside")
     learner = new_learner(SCHEDULE)
@@ -151,6 +152,7 @@ def test_the_recipe_says_so_in_a_word_and_is_refused_where_it_would_mean_nothing
             load_recipe("grpo", ["reference.offload=true", "objective.kl=0.01", extra])
 
 
+@pytest.mark.rotating(of=6)
 def test_a_plan_counts_what_is_there_at_one_time(start: Path) -> None:
     gpu = Device("cuda", 10**10)
 

@@ -86,6 +86,7 @@ def test_a_model_of_the_hub_is_taken_from_the_local_cache_alone(
         drawn(folder, "owner/other", data)
 
 
+@pytest.mark.rotating(of=6)
 def test_a_registered_version_answers_as_its_recipe_asks(
     folder: Path, data: Path, tmp_path: Path, new_store: Callable[[Path], Path]
 ) -> None:

@@ -61,6 +61,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     }
 
 
+@pytest.mark.rotating(of=6)
 def test_a_judge_without_bias_finds_the_better_candidate_from_differences_between_minus_1_and_1(
     files: dict[str, Path],
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_judge_without_bias_finds_the_better_candidate_from_differences_betwee
     assert json.loads(as_json(judgement))["preferences"]["first_place"]["estimate"] == 0.5
 
 
+@pytest.mark.rotating(of=6)
 def test_a_judge_that_prefers_the_first_place_decides_nothing_and_its_bias_is_shown(files: dict[str, Path]) -> None:
     with judge_server(lambda first, second: "first") as address:
         judgement = judged(**files, judge=JudgeServer(address))
@@ -100,6 +102,7 @@ def test_equal_texts_are_equal_and_are_not_sent(tmp_path: Path) -> None:
     assert judgement.decision == "not_shown" and judgement.counts == (0, COUNT, 0)
 
 
+@pytest.mark.rotating(of=6)
 def test_a_judge_without_verdicts_and_one_that_does_not_answer_are_refused_before_a_look(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

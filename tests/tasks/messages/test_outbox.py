@@ -48,6 +48,7 @@ def test_an_event_is_delivered_once_with_its_sentence_link_and_id(tmp_path: Path
     assert heard["event_id"] == event(1).event_id and heard["at"].endswith(" UTC")
 
 
+@pytest.mark.rotating(of=6)
 def test_what_a_receiver_that_was_away_missed_comes_later_in_order_with_the_same_ids(tmp_path: Path) -> None:
     away = Listener()
     away.close()
@@ -66,6 +67,7 @@ def test_what_a_receiver_that_was_away_missed_comes_later_in_order_with_the_same
         back.close()
 
 
+@pytest.mark.rotating(of=6)
 def test_a_failure_stops_its_own_queue_alone_and_what_never_fits_is_set_aside(
     tmp_path: Path, listener: Listener
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path, listener: Listener) -> None:
     assert states(outbox) == ["waiting"]
 
 
+@pytest.mark.rotating(of=6)
 def test_a_receiver_that_hangs_holds_up_a_pass_no_longer_than_it_may_take(tmp_path: Path, listener: Listener) -> None:
     listener.delay = 30
     outbox = Outbox(tmp_path)

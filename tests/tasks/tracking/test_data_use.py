@@ -46,6 +46,7 @@ def test_models_of_the_data_and_all_that_was_trained_on_from_them(home: Path, po
     assert f"e-policy version 4: through {third}" in said and "measured" not in said
 
 
+@pytest.mark.rotating(of=6)
 def test_what_was_only_measured_on_it_did_not_learn_from_it(home: Path, policy_folder: Path) -> None:
     name = trained(policy_folder, FIRST)
     assert named(FILE)[name] == (False, "")

@@ -81,6 +81,7 @@ def test_every_sentence_comes_back_as_it_was(earlier: Path) -> None:
         assert rendered == written
 
 
+@pytest.mark.rotating(of=6)
 def test_a_waiting_version_can_be_approved_and_the_champion_rolled_back(earlier: Path) -> None:
     run = registry.version_info(NAME, 6).tags[tags.RUN]
     assert "aiting for approval" in registry.version_info(NAME, 6).description

@@ -72,6 +72,7 @@ def said(home: Path, policy_folder: Path, tmp_path: Path) -> recorded.VersionRec
     return recorded.recorded("e-policy@champion", lambda: "")
 
 
+@pytest.mark.rotating(of=6)
 def test_the_folder_loads_in_transformers_with_the_registered_weights(
     said: recorded.VersionRecord, policy_folder: Path, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_folder_loads_in_transformers_with_the_registered_weights(
     assert len({file.stat().st_mode for file in target.iterdir()}) == 1, "who may read the card may read the weights"
 
 
+@pytest.mark.rotating(of=6)
 def test_the_card_says_what_is_on_record(said: recorded.VersionRecord, tmp_path: Path) -> None:
     export(said, tmp_path / "exported", "apache-2.0")
     _, head, body = (tmp_path / "exported/README.md").read_text().split("---\n", 2)
@@ -116,6 +118,7 @@ def test_the_card_says_what_is_on_record(said: recorded.VersionRecord, tmp_path:
     assert (front["license"], front["license_name"]) == ("other", "not-stated")
 
 
+@pytest.mark.rotating(of=6)
 def test_a_chat_with_a_policy_of_plain_prompts_is_its_prompt_and_the_card_says_so(
     said: recorded.VersionRecord, policy_folder: Path, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_chat_with_a_policy_of_plain_prompts_is_its_prompt_and_the_card_says_s
     assert "A chat of one user message is such a prompt" in (tmp_path / "exported/README.md").read_text()
 
 
+@pytest.mark.rotating(of=6)
 def test_a_served_folder_is_made_once_a_version_and_again_where_it_was_changed(
     said: recorded.VersionRecord, home: Path
 ) -> None:
@@ -141,6 +145,7 @@ def test_a_served_folder_is_made_once_a_version_and_again_where_it_was_changed(
     assert "messages" in (folder / "chat_template.jinja").read_text()
 
 
+@pytest.mark.rotating(of=6)
 def test_gc_leaves_a_folder_that_is_served_however_long_and_takes_it_afterwards(
     said: recorded.VersionRecord, home: Path
 ) -> None:

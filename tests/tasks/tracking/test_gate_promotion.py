@@ -80,6 +80,7 @@ def night(home: Path, policy_folder: Path, tmp_path: Path):
     return judged
 
 
+@pytest.mark.rotating(of=6)
 def test_a_held_out_set_refuses_alone_and_stands_on_version_and_run(home: Path, policy_folder: Path, tmp_path: Path):
     recipe = load_recipe(
         "arithmetic",
@@ -151,6 +152,7 @@ def test_every_judgement_is_a_look_and_the_same_weights_are_judged_once(night):
     assert looks() == 2 and looks("bbbb") == 1
 
 
+@pytest.mark.rotating(of=6)
 def test_one_nan_among_the_reward_scores_refuses_and_says_so(night):
     promotion = night("one", 3, 1, broken=True)
     assert promotion.decision == "refused"

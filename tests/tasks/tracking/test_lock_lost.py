@@ -50,6 +50,7 @@ def test_a_champion_is_not_set_by_a_retry_after_the_lock_was_lost(away):
     assert champion() == 1 and lock_tags()[tags.LOCK_TOKEN] == "another"
 
 
+@pytest.mark.rotating(of=6)
 def test_an_anchor_is_not_set_by_a_retry_after_the_lock_was_lost(away):
     away("set_registered_model_alias", registry.ANCHOR)
     with pytest.raises(UserError, match="was taken by process"):
@@ -58,6 +59,7 @@ def test_an_anchor_is_not_set_by_a_retry_after_the_lock_was_lost(away):
     assert there is not None and there.version == 1
 
 
+@pytest.mark.rotating(of=6)
 def test_a_look_is_not_written_by_a_retry_after_the_lock_was_lost(away):
     take_look(NAME, "aaaa", SKETCH, "1 against 0", GateSettings())
     counted = registry.model_tags(NAME)[f"{tags.LOOKS}aaaa"]
@@ -67,6 +69,7 @@ def test_a_look_is_not_written_by_a_retry_after_the_lock_was_lost(away):
     assert registry.model_tags(NAME)[f"{tags.LOOKS}aaaa"] == counted
 
 
+@pytest.mark.rotating(of=6)
 def test_the_beat_of_a_lock_that_was_lost_is_not_written_on_that_of_another(away):
     lease = lock.Lease(LOCK, "ours")
     assert lock._create(lease)

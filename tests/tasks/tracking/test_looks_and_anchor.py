@@ -101,6 +101,7 @@ def test_the_first_champion_is_the_anchor_and_stays_it(home: Path, policy_folder
     assert anchor_of() == 1
 
 
+@pytest.mark.rotating(of=6)
 def test_a_person_may_name_another_anchor(home: Path, policy_folder: Path):
     made(policy_folder, 2)
     aliases.promote("policy", 1)

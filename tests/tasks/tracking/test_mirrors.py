@@ -265,6 +265,7 @@ def test_a_mirror_that_cannot_be_written_is_off_with_one_line_and_mlflow_has_eve
     assert_off(flow, name, warnings, "Error")
 
 
+@pytest.mark.rotating(of=6)
 @needs("tensorboard", "trackio")
 def test_a_disk_that_becomes_full_turns_off_the_mirror_on_it_and_no_other(
     home: Path, monkeypatch: pytest.MonkeyPatch, warnings: list[str]
@@ -288,6 +289,7 @@ def test_a_disk_that_becomes_full_turns_off_the_mirror_on_it_and_no_other(
     assert len(READERS["trackio"](home, "full", f"full-{flow[:8]}").points["reward/total"]) == 3000
 
 
+@pytest.mark.rotating(of=6)
 @needs("tensorboard")
 def test_a_mirror_that_hangs_slows_nothing_and_is_off_at_the_end(
     home: Path, monkeypatch: pytest.MonkeyPatch, warnings: list[str]

@@ -66,6 +66,7 @@ def by_hand(home: Path, policy_folder: Path, tmp_path: Path) -> tuple[str, list[
     return run, folders
 
 
+@pytest.mark.rotating(of=6)
 def test_two_anchors_registered_by_hand_do_not_share_an_evaluation(by_hand, tmp_path: Path):
     run, folders = by_hand
     measured = []
@@ -78,6 +79,7 @@ def test_two_anchors_registered_by_hand_do_not_share_an_evaluation(by_hand, tmp_
     assert measured == [hash_folder(folder) for folder in folders[1:]]
 
 
+@pytest.mark.rotating(of=6)
 def test_a_champion_registered_by_hand_is_known_by_its_files(by_hand, tmp_path: Path):
     run, folders = by_hand
     aliases.promote(NAME, 3)

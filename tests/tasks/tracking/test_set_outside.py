@@ -69,6 +69,7 @@ class Reached(Exception):
     """Raised when the run reaches the evaluation."""
 
 
+@pytest.mark.rotating(of=6)
 def test_a_champion_set_while_a_policy_learns_is_noticed_before_the_candidate_is_measured(
     home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -41,6 +41,7 @@ def test_the_page_of_a_registered_model_says_so(home: Path, policy_folder: Path)
     assert linked == [{"name": "policy", "version": "1"}, {"name": "copy", "version": "1"}]
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.slow
 def test_through_a_server_a_version_is_named_once_on_its_model_and_its_record_comes_back(server, policy_folder: Path):
     model_id = logged(policy_folder)

@@ -51,7 +51,7 @@ class LabelSet(Reward):
 
     def stated(self, problem: Problem) -> str | None:
         """Return the labels in the form in which a completion names them; None if they cannot be read."""
-        (truth,) = hidden_of_each([problem], Relevance, "labels")
+        (truth,) = hidden_of_each([problem], Relevance, "label_set")
         return None if truth is None else f"#### {', '.join(truth.ranking)}"
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
@@ -65,10 +65,10 @@ class LabelSet(Reward):
 
     def accepts(self, problems: Sequence[Problem]) -> list[bool]:
         """Return whether each problem has labels that can be read, [problems]."""
-        return [truth is not None for truth in hidden_of_each(problems, Relevance, "labels")]
+        return [truth is not None for truth in hidden_of_each(problems, Relevance, "label_set")]
 
     def _values(self, attempts: Sequence[Attempt], unread: float) -> list[float]:
-        truths = hidden_of_each([attempt.problem for attempt in attempts], Relevance, "labels")
+        truths = hidden_of_each([attempt.problem for attempt in attempts], Relevance, "label_set")
         return [
             unread
             if truth is None

@@ -65,6 +65,7 @@ def test_a_problem_without_tests_is_refused() -> None:
         ENVIRONMENT.open(replace(PROBLEM, tests=" "))
 
 
+@pytest.mark.rotating(of=6)
 def test_demonstrations_are_what_their_flaw_says() -> None:
     settings = RepairsSettings(problems={}, misread=0.4, kept=0.5)
     random, seen = Random(0), set()

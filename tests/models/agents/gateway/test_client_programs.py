@@ -101,6 +101,7 @@ def test_a_tool_loop_receives_the_calls_that_were_drawn_and_continues_from_their
     assert all(text.startswith("<|im_start|> user") and text.endswith("assistant") for text in between)
 
 
+@pytest.mark.rotating(of=6)
 def test_a_streaming_chat_receives_the_text_before_the_stop_by_token(
     engine: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_streaming_chat_receives_the_text_before_the_stop_by_token(
     assert stopped, "the engine ends a completion at a token that is the stop text"
 
 
+@pytest.mark.rotating(of=6)
 def test_parallel_calls_of_a_prompt_are_drawn_apart_and_are_branches_of_an_episode(
     engine: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

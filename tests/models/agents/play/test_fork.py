@@ -57,6 +57,7 @@ def test_branches_share_all_up_to_a_turn_and_are_trained_on_at_that_turn_alone(e
     assert len(places) > 1, "all forks are at the same turn"
 
 
+@pytest.mark.rotating(of=6)
 def test_the_same_round_branches_in_the_same_way_and_at_its_own_pace_too(engine: TransformersEngine) -> None:
     first, again, paced = branches(engine), branches(engine), branches(engine, waves=False)
     for other in (again, paced):

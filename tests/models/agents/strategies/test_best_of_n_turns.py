@@ -56,6 +56,7 @@ def made_by(
     return BYTES.text([turn.tokens for turn in strategic.complete(requests, drawing)])
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("drafts", [1, 2, 4])
 def test_with_the_true_reward_the_turn_is_the_maximum_of_n_draws_in_distribution(drafts: int) -> None:
     """P(best = y) = P(all draws at most r(y)) - P(all draws below r(y)); chi-square with 2 degrees of freedom."""
@@ -106,6 +107,7 @@ def test_a_cut_draft_is_taken_only_if_all_were_cut() -> None:
     assert made_by(strategy, Table(values), range(5, 6), say=lambda text, seed: "b" * 9, max_tokens=4) == ["bbbb"]
 
 
+@pytest.mark.rotating(of=6)
 def test_a_vote_with_equal_weights_is_the_vote_without_a_scorer() -> None:
     """Three weights on each scale, over 400 turns with six drafts each."""
     plain = made_by(Vote(drafts=6), Table(), range(400))

@@ -45,6 +45,7 @@ def log_probs(folder: Path, prompt: tuple[int, ...]) -> dict[int, float]:
     return {end: float(row) for end, row in zip(ENDS, rows, strict=True)}
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("named", ["", "reference"])
 def test_the_turn_is_the_action_of_highest_value_of_all_that_are_drawn(folders: dict[str, Path], named: str) -> None:
     engine = Listening(folders["agent"], EngineSettings(precision="float32"), end=ENDING.ends)
@@ -142,6 +143,7 @@ def test_one_critic_raises_the_value_of_five_frozen_policies_as_enumerated(polic
     assert mean > alone + 0.05
 
 
+@pytest.mark.rotating(of=6)
 def test_steering_draws_the_candidates_in_proportion_to_the_exponential_of_their_values() -> None:
     """With very many candidates of a uniform policy, the shares are those of a softmax over the actions."""
     strategy = BestOfSteps(scorer=CRITIC, candidates=64, steering=0.3)

@@ -46,6 +46,7 @@ def strategy_of(folders: dict[str, Path], b: float, tuned: str = "tuned", base: 
     return Combined(tuned=str(folders[tuned]), base=str(folders[base]), b=b)
 
 
+@pytest.mark.rotating(of=6)
 def test_the_likeliest_token_is_that_of_the_enumerated_product(
     engine: TransformersEngine, folders: dict[str, Path]
 ) -> None:

@@ -52,6 +52,7 @@ def test_an_action_is_drawn_by_its_share_of_the_admitted_probability(temperature
                 assert chosen_action(logs, temperature, border + 1e-9) == place + 1
 
 
+@pytest.mark.rotating(of=6)
 def test_drawn_over_seeds_actions_are_as_frequent_as_their_chances() -> None:
     mask = ("north", "south", "wait")
     turns, _ = turns_of(MaskedActions(), policy(), [ask_of("Q", seed, actions=mask) for seed in range(4000)], DRAWN)

@@ -170,6 +170,7 @@ def test_several_values_add_up_and_a_token_outside_of_the_likeliest_counts_as_me
             assert probability == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.rotating(of=6)
 def test_completions_do_not_depend_on_the_batch_they_are_drawn_in(policy: Any, soft_values: dict[Text, float]) -> None:
     term = ValueTerm(value_model(soft_values), 0.5, 3)
     requests = requests_of([PROMPT, (2,), (3, 3, 0)], Sampling(max_tokens=14, samples=5), 9)
@@ -192,6 +193,7 @@ def sevens(completions: list[Any]) -> Tensor:
     return torch.tensor([row.count("7") / max(1, len(row)) for row in words])
 
 
+@pytest.mark.rotating(of=6)
 def test_values_learned_from_samples_raise_the_reward_and_a_negative_factor_lowers_it(tmp_path: Path) -> None:
     """The policy keeps its weights, bit for bit. A factor of zero gives the policy's own completions."""
     start = save_start(tmp_path / "start")

@@ -37,6 +37,7 @@ def test_a_fault_is_an_error_that_the_policy_reads(program: str, said: str) -> N
         TOOL.call(program)
 
 
+@pytest.mark.rotating(of=6)
 def test_a_program_without_end_is_an_error_too() -> None:
     with pytest.raises(ToolError, match="longer than 1 s"):
         HURRIED.call("while True: pass")

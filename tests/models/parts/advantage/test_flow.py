@@ -109,6 +109,7 @@ class PaidSevens(TokenReward):
         return [0.2 * (torch.tensor(rollout.completion) == seven).float() for rollout in rollouts]
 
 
+@pytest.mark.rotating(of=6)
 def test_what_is_rewarded_becomes_frequent(tmp_path: Path) -> None:
     flow = Flow(beta=0.1, critic=CriticSettings(epochs=2, minibatches=2, optimiser=RISING))
     source = Sample(prompts=6, group_size=8, max_tokens=5)

@@ -172,6 +172,7 @@ def test_the_policy_waits_until_the_critic_has_taken_its_first_steps() -> None:
     assert all(signal.returns and float(torch.cat(list(signal.returns)).abs().max()) > 0 for signal in signals)
 
 
+@pytest.mark.rotating(of=6)
 def test_the_critic_comes_to_explain_the_rewards_and_advantages_shrink() -> None:
     gae = Gae(gae_lambda=1.0, whiten=False, critic=CriticSettings(epochs=2, minibatches=2, optimiser=RISING))
     learner = learner_with(gae)

@@ -98,6 +98,7 @@ def explained(gae: Gae) -> float:
     return metrics["explained_variance"]
 
 
+@pytest.mark.rotating(of=6)
 def test_it_explains_what_only_the_context_shows() -> None:
     gae = replace(privileged(epochs=4), gae_lambda=1.0)
     assert explained(gae) > 0.9

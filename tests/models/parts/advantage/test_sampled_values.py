@@ -53,6 +53,7 @@ def test_the_state_after_the_last_token_is_read_and_the_environments_tokens_are_
     assert states_after_written(episode).tolist() == [True, True, False, False, True]
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("risk", [0.0, 1.0])
 def test_the_fit_ends_at_the_expected_reward_of_every_beginning(risk: float, tmp_path: Path) -> None:
     """Beginnings that several completions share get the mean, or the log-mean of exp(risk R) over risk."""

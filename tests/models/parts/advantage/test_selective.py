@@ -245,6 +245,7 @@ def test_a_run_with_the_gate_at_1_ends_as_group_relative_on_the_policys_own_comp
     assert half.companions["gate"].updates > 0
 
 
+@pytest.mark.rotating(of=6)
 def test_a_killed_run_goes_on_with_the_gate_that_it_had_and_ends_the_same(tmp_path: Path) -> None:
     part, source = Selective(share=0.6, learning_rate=0.02), Gated(**SMALL)
     whole, _ = looped(tmp_path / "whole", source, part)

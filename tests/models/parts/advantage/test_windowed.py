@@ -137,6 +137,7 @@ class PaidSevens(TokenReward):
         return [0.2 * (torch.tensor(rollout.completion) == seven).float() for rollout in rollouts]
 
 
+@pytest.mark.rotating(of=6)
 def test_what_is_rewarded_becomes_frequent(tmp_path: Path) -> None:
     source = Sample(prompts=6, group_size=8, max_tokens=5)
     slots = Slots(source, [PaidSevens()], [Everything()], Windowed(window=3), Reinforce(), NoReference())

@@ -94,6 +94,7 @@ def test_whoever_drew_the_completions_the_best_policy_is_the_one_that_stands_sti
     assert expected_update(elsewhere.log_softmax(0), numbers(1, 1, 1) / 3, elsewhere).abs().max() > 0.1
 
 
+@pytest.mark.rotating(of=6)
 def test_without_any_sampling_of_its_own_descent_ends_at_the_best_policy() -> None:
     logits = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     for _ in range(300):

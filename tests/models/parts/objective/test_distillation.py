@@ -184,6 +184,7 @@ def test_the_fit_takes_the_mean_over_trained_tokens_however_rows_are_cut(budget:
     assert metrics["divergence"] == pytest.approx(float(values[kept].mean()), abs=GAP)
 
 
+@pytest.mark.rotating(of=6)
 def test_steps_of_distillation_make_the_policy_its_teacher() -> None:
     teacher = tiny_policy(seed=1, spread=2.0)
     learner = learner_of({"teacher": teacher})

@@ -78,6 +78,7 @@ def exact_policy(prior: float) -> Tensor:
     return logits
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(("prior", "flow_lambda"), [(0.0, 0.0), (1.0, 0.9)])
 def test_trained_on_the_enumerated_loss_it_samples_in_proportion_to_the_reward(
     prior: float, flow_lambda: float

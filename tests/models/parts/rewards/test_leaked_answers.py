@@ -81,7 +81,7 @@ CASES = {
         replace(SUM, answer='{"table": {"columns": ["team", "n"], "rows": [["a", 2], ["b", 1]]}}'),
     ),
     "ndcg": Case("#### bye", replace(SUM, answer='{"relevance": {"bye": 1}}')),
-    "labels": Case("#### bye", replace(SUM, answer='{"relevance": {"bye": 1}}')),
+    "label_set": Case("#### bye", replace(SUM, answer='{"relevance": {"bye": 1}}')),
     "word_share": Case("bye", settings=lambda: {"words": ("bye",)}),
     "guard": Case(settings=lambda: {"harmful": ("#### 7",)}),
     "mode_margin": Case(settings=lambda: {"tokens": ("+", "0")}),

@@ -70,6 +70,7 @@ def test_a_number_is_right_however_it_is_written_out(expected: str, given: str) 
     assert right(expected, given.split(";")) == given.split(";")
 
 
+@pytest.mark.rotating(of=6)
 def test_numbers_are_compared_exactly_however_small_they_are() -> None:
     assert right("10^{-8}", ["0.0", "0", "10^{-9}", "-10^{-8}", r"1.0000001 \times 10^{-8}"]) == []
     assert right(r"e^{-40}", ["0.0", "0", "e^{-41}", "e^{-40}"]) == ["e^{-40}"]

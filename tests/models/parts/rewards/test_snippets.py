@@ -67,6 +67,7 @@ def test_no_text_whatever_raises_and_what_was_cut_is_worth_the_least() -> None:
     assert REWARD.right([Attempt(FORWARD, "#### 14", True), Attempt(FORWARD, "#### 14", False)]) == [True, False]
 
 
+@pytest.mark.rotating(of=6)
 def test_demonstrations_are_what_their_flaw_says_in_every_direction() -> None:
     settings = SnippetsSettings(problems={}, guessed=0.4, slip=0.5)
     random, seen = Random(0), []

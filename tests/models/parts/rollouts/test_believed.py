@@ -75,6 +75,7 @@ def test_what_is_no_message_changes_no_belief() -> None:
     assert [[turn.reward for turn in rollout.episode.turns] for rollout in made] == [[-2.0]]
 
 
+@pytest.mark.rotating(of=6)
 def test_beliefs_are_asked_for_behind_the_very_tokens_in_which_a_seat_plays() -> None:
     def anything(read: list[str], seed: int) -> str:
         return Random(seed).choice(GAME.actions(known_state(GAME, PROBLEM.answer, behind(read))[1]))

@@ -224,6 +224,7 @@ def test_without_a_reference_only_the_policy_alone_can_be_drawn_from() -> None:
     assert len(Mixture(group_size=2, max_tokens=3, reference_share=0.0)(here, PROBLEMS, 0)) == 10
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("lora", [False, True])
 def test_a_killed_run_ends_with_the_weights_of_one_never_interrupted(lora: bool, tmp_path: Path) -> None:
     start = save_start(tmp_path / "start")

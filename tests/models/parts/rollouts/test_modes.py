@@ -78,6 +78,7 @@ def test_the_reward_reads_every_answer_in_every_mode_whatever_the_batch() -> Non
         )
 
 
+@pytest.mark.rotating(of=6)
 def test_one_fine_tuning_separates_the_modes_and_the_token_selects_the_answer() -> None:
     resources = make_resources()
     policy = tiny_policy()

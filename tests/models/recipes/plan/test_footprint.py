@@ -123,6 +123,7 @@ def test_planned_memory_is_what_a_fit_holds(case: str) -> None:
     assert abs(planned.passing - alive.most) <= TOLERANCE * alive.most, (planned.passing, alive.most, planned)
 
 
+@pytest.mark.rotating(of=6)
 def test_layers_that_are_read_again_keep_their_input_alone() -> None:
     planned = {}
     for on in ("true", "false"):
@@ -135,6 +136,7 @@ def test_layers_that_are_read_again_keep_their_input_alone() -> None:
     assert planned["true"].total < planned["false"].total
 
 
+@pytest.mark.rotating(of=6)
 def test_companions_reward_model_and_engine_are_counted() -> None:
     recipe = load_recipe("ppo", ["policy.precision=float32", "engine.name=transformers"])
     config, _ = policy_config(recipe)

@@ -107,6 +107,7 @@ def test_the_first_step_of_the_fit_follows_the_mean_over_tokens_of_half_the_squa
     assert made.updates == 1
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("settings", [SETTINGS, BINS], ids=["mse", "hl_gauss"])
 def test_a_critic_fitted_to_fixed_returns_comes_to_say_them(settings: CriticSettings) -> None:
     torch.manual_seed(1)

@@ -49,6 +49,7 @@ def texts(answers: list[list[Answer]]) -> list[list[str]]:
     return [[answer.text for answer in votes] for votes in answers]
 
 
+@pytest.mark.rotating(of=6)
 def test_a_small_judge_says_what_it_was_shown(folder: Path) -> None:
     answers = LocalJudge(folder, JudgeSettings(max_tokens=8), 0).ask(QUESTIONS, greedy=True)
     assert [answer.text for (answer,) in answers] == list(SHOWN.values())
@@ -78,6 +79,7 @@ def test_a_vote_hangs_on_seed_question_and_number_alone(folder: Path) -> None:
     assert texts(LocalJudge(folder, settings, 1).ask(QUESTIONS, 4)) != whole
 
 
+@pytest.mark.rotating(of=6)
 def test_a_judge_that_is_handed_weights_answers_and_reads_with_them_and_draws_anew(
     folder: Path, tmp_path: Path
 ) -> None:

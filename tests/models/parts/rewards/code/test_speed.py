@@ -157,6 +157,7 @@ def test_lines_of_functions_are_counted_and_heads_are_not() -> None:
     assert lines_of(compile(source, "p", "exec")) == {4, 5, 6}
 
 
+@pytest.mark.rotating(of=6)
 def test_demonstrations_are_what_their_flaw_says_and_every_way_of_a_step_does_it() -> None:
     settings = ProgramsSettings(problems={}, wrong=0.5, slow=0.5)
     random, grades = Random(0), UnitTests(sandbox=SANDBOX)

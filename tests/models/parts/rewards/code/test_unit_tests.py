@@ -63,6 +63,7 @@ def test_each_grade(text: str, value: float) -> None:
     assert REWARD(RESOURCES, [_rollout(text)]).tolist() == pytest.approx([value])
 
 
+@pytest.mark.rotating(of=6)
 def test_a_program_without_end_fails_and_the_reward_ends() -> None:
     assert HURRIED(RESOURCES, [_rollout("    while True: pass\n")]).tolist() == pytest.approx([-0.6])
 

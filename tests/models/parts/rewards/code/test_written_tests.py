@@ -44,6 +44,7 @@ def test_mutants_of_a_function_by_hand() -> None:
         assert mutants_of(nothing, 9) == ()
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize(
     "text, worth",
     [  # syntax, runs, passes, covers, kills; three mutants count: `x >= 5` is the same function
@@ -106,6 +107,7 @@ def test_what_was_cut_or_has_no_reference_is_worth_nothing() -> None:
     assert values("passes", "assert f(6) == 5", problem=replace(PROBLEM, answer="1 +")) == [0.0]
 
 
+@pytest.mark.rotating(of=6)
 def test_tests_without_end_are_worth_nothing_and_the_reward_ends() -> None:
     hurried = WrittenTests(asks="passes", sandbox=SandboxSettings(seconds=0.5, seconds_together=0.5, workers=1))
     texts = ["while True: f(1)", "assert f(6) == 5"]
@@ -167,6 +169,7 @@ def test_one_metric_is_worth_all_or_nothing_and_all_of_them_decide() -> None:
     assert every.right([Attempt(PROBLEM, texts[1], False)]) == [False]
 
 
+@pytest.mark.rotating(of=6)
 def test_demonstrations_are_what_their_flaw_says() -> None:
     settings = AssertionsSettings(problems={}, broken=0.2, wrong=0.3, smelly=0.6)
     random, seen = Random(0), []
@@ -187,6 +190,7 @@ def test_demonstrations_are_what_their_flaw_says() -> None:
     assert all(unmet[smell] == {metric} for smell, metric in smells.items())
 
 
+@pytest.mark.rotating(of=6)
 def test_a_whole_domain_kills_every_mutant_of_every_function_that_is_drawn() -> None:
     settings = AssertionsSettings(problems={}, broken=0, wrong=0, smelly=0)
     tasks = [settings.draw(Random(seed)) for seed in range(4)]

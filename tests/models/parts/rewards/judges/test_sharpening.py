@@ -83,6 +83,7 @@ def test_sft_sharpening_learns_the_likeliest_answer_as_often_as_n_samples_hold_i
         torch.testing.assert_close(learned, BASE, atol=1e-6, rtol=0)
 
 
+@pytest.mark.rotating(of=6)
 @pytest.mark.parametrize("kl", [0.5, 2.0])
 def test_rl_sharpening_has_the_power_of_the_reference_as_its_fixed_point(kl: float) -> None:
     """The expected gradient over all pairs of samples of the policy moves it to pi0^(1 + 1 / kl), normalised."""

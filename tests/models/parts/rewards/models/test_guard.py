@@ -122,6 +122,7 @@ def test_the_labelled_texts_of_prompts_are_learned_from_once_each() -> None:
     assert guard.learn(resources, asked, {})["texts"] == 1.0
 
 
+@pytest.mark.rotating(of=6)
 def test_against_a_policy_that_attacks_it_the_guard_learns_every_text_that_can_be_written() -> None:
     guard = part(passes=8, replayed=16, optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=0))
     resources = opened(guard)

@@ -102,6 +102,7 @@ def moved(resources: RunResources, folder: Path) -> bool:
     return any(not torch.equal(value, begun[name]) for name, value in now.items())
 
 
+@pytest.mark.rotating(of=6)
 def test_a_step_is_worth_what_is_said_of_it_over_the_number_of_steps(folder: Path) -> None:
     made = [rollout(text) for text in ("7 ; 5 ; #### 7", "#### 7", "8")]
     rows = PART.tokens(resources_with(folder), made)
@@ -237,6 +238,7 @@ def test_whatever_was_written_has_values_and_teaches_without_an_error(folder: Pa
     assert 0 <= scored.watched["verifier/readable_share"] < 1
 
 
+@pytest.mark.rotating(of=6)
 def test_a_verifier_that_writes_anything_at_all_gives_values_and_learns(tmp_path: Path) -> None:
     odd = [(f"{number} + 4 = ; 7", said) for number in (1, 3) for said in ("right ; ; #### 9 9", "#### ; 7", "9 " * 20)]
     resources = resources_with(save(tmp_path / "odd", odd), settings=replace(SURE, temperature=30.0))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from models.answers.exact import is_right
@@ -26,6 +27,7 @@ def test_an_episode_meets_those_that_did_something_else() -> None:
     assert triplets(made[2:]) == [] and triplets(made[:1]) == []
 
 
+@pytest.mark.rotating(of=6)
 def test_it_learns_which_episode_does_what_its_prompt_asks_for() -> None:
     learner = new_learner(SCHEDULE)
     part = TrajectoryModel(passes=1, optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=1))

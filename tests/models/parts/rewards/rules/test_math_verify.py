@@ -151,6 +151,7 @@ def test_a_worker_that_is_killed_or_hangs_beyond_signals_is_replaced() -> None:
     assert last.process.poll() is not None
 
 
+@pytest.mark.rotating(of=6)
 def test_workers_that_ended_with_the_thread_that_started_them_cost_no_verdict() -> None:
     workers = ExpressionWorkers(seconds=2, count=1)
     pairs, verdicts = [("2x + 6", "2(x + 3)"), ("x + 1", "x + 2")], []

@@ -142,6 +142,7 @@ def test_in_the_loop_it_is_read_behind_the_rewards_that_it_is_made_of() -> None:
     assert made.watched["multipliers/style_threshold"] == 0.5 and float(made.rewards.std()) > 0
 
 
+@pytest.mark.rotating(of=6)
 def test_a_run_that_was_killed_ends_with_the_weights_and_thresholds_of_one_that_was_not(tmp_path: Path) -> None:
     start = save_start(tmp_path / "start")
     part = Lagrangian(of=("brief",), thresholds=(0.2,), every=2, reach=0.2, by="sevens", rate=1.0)
