@@ -37,7 +37,7 @@ demo: .venv/.installed ## A real language model learns to follow instructions: i
 # Style, types and imports are checked beside the tests; what they say is shown where it is bad news.
 test: .venv/.installed browser postgresql simulator ## Check style, types and imports beside the tests, but for the thorough ones
 	@$(MAKE) --no-print-directory lint >.lint.log 2>&1 & lint=$$!; \
-	echo "== pytest, $(WORKERS) processes; ruff, mypy and import-linter beside them"; \
+	echo "== pytest, $(WORKERS) processes; ruff, mypy and import-linter at the same time"; \
 	$(PYTEST) -n $(WORKERS) -m 'not thorough' --durations=10 && status=0 || status=$$?; \
 	wait $$lint || { cat .lint.log; status=1; }; rm -f .lint.log; exit $$status
 

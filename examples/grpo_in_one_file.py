@@ -113,7 +113,7 @@ def loss_of_tokens(log_prob: Tensor, sampled: Tensor, reference: Tensor, advanta
         log_prob: log pi of the tokens, nats; gradient flows.
         sampled: their log-probs under the engine, which differs from the learner by rounding.
         reference: their log-probs under the policy as it began.
-        advantage: of the tokens' completions.
+        advantage: advantage of the tokens' completions.
     """
     old = log_prob.detach()  # one step a round: the policy of the step is the one that the round began with
     weight = torch.exp(old - sampled).clamp(0.0, CEILING)

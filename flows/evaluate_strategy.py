@@ -6,19 +6,16 @@ from dataclasses import dataclass
 
 from prefect import flow
 
-from flows.runtime.data_steps import call_preparation, call_validation
-from flows.runtime.frozen_policies import evaluated_with_models
+from flows.runtime.evaluation_inputs import prepare_evaluation
 from flows.runtime.opening import open_flow
 from flows.runtime.parameters import Overrides
 from flows.runtime.steps import call_step
 from models.recipes.strategy import read_strategy
 from tasks.compute.shared_engine import shared_engine
 from tasks.registered.policy import named_policy
-from tasks.registered.reward_model import reward_model_of
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import ShownSections, evaluate_policy
 from tasks.steps.evaluate_strategy import evaluate_strategy as evaluate_with
-from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
 
 
@@ -48,14 +45,9 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
     with open_flow("evaluate", recipe, own) as opened:
         files, version = named_policy(policy)
         partners = [named_policy(named)[0] for named in chosen.partners]
-        data = call_preparation(opened)
-        log_data(opened.run_id, data.version, "measured on")
-        rewarded = reward_model_of(version, opened.recipe)[1] if version is not None else None
-        validated = call_validation(opened, data)
-        opened, _, _ = evaluated_with_models(opened, validated)
+        opened, inputs = prepare_evaluation(opened, files, version)
         sections = ShownSections(opened.recipe)
         with shared_engine(opened.recipe.placement):
-            inputs = (files, validated, rewarded)
             plain = call_step(opened, evaluate_policy, sections, *inputs, name="evaluate plain")
             made = call_step(
                 opened, evaluate_with, sections, *inputs, plain, chosen, partners, name=f"evaluate {strategy}"

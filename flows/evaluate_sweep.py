@@ -6,8 +6,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.runtime.data_steps import call_preparation, call_validation
-from flows.runtime.frozen_policies import evaluated_with_models
+from flows.runtime.evaluation_inputs import prepare_evaluation
 from flows.runtime.opening import open_flow
 from flows.runtime.parameters import Overrides
 from flows.runtime.steps import call_step
@@ -19,11 +18,9 @@ from models.recipes.sweep import read_sweep
 from tasks.compute.shared_engine import shared_engine
 from tasks.pages.sweep_page import Sweep, write_sweep
 from tasks.registered.policy import named_policy
-from tasks.registered.reward_model import reward_model_of
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import ShownSections, evaluate_policy
 from tasks.steps.evaluate_strategy import evaluate_strategy as evaluate_with
-from tasks.steps.prepare_data import log_data
 
 
 @flow(name="evaluate sweep", flow_run_name="evaluate {policy} in a sweep")
@@ -45,14 +42,9 @@ def evaluate_sweep(policy: str, recipe: str, overrides: Overrides = None) -> tup
     cells = settings.cells()
     with open_flow("evaluate", recipe, own) as opened:
         files, version = named_policy(policy)
-        data = call_preparation(opened)
-        log_data(opened.run_id, data.version, "measured on")
-        rewarded = reward_model_of(version, opened.recipe)[1] if version is not None else None
-        validated = call_validation(opened, data)
-        opened, _, _ = evaluated_with_models(opened, validated)
+        opened, inputs = prepare_evaluation(opened, files, version)
         sections, others = ShownSections(opened.recipe), ShownSections(opened.recipe)
         others.evaluation_seed = sections.evaluation_seed + 1  # the difficulty must not depend on the cells' answers
-        inputs = (files, validated, rewarded)
         with shared_engine(opened.recipe.placement):
             alone = call_step(opened, evaluate_policy, sections, *inputs, name="evaluate alone")
             measured = call_step(opened, evaluate_policy, others, *inputs, name="evaluate difficulty")

@@ -64,8 +64,7 @@ def retrained(
                 with closed_with(run), shared_engine(recipe.placement):
                     training = train_policy(FlowContext(recipe, root, apart, run, code, {}, ""), refresh=True)
                     measured = training.evaluated_candidate().metrics if training.tuned is not None else {}
-                made = training.tuned or training.warmed  # a stage may end before reinforcement learning
-                return RetrainedVersion(Path(made.folder) / "policy", dict(measured))
+                return RetrainedVersion(Path(training.made.folder) / "policy", dict(measured))
 
     try:
         yield again(label)

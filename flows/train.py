@@ -101,7 +101,7 @@ def run_stage(
 
     Args:
         recipe: path or name of the recipe.
-        overrides: of the recipe.
+        overrides: overrides of the recipe.
         refresh: run every step of the stages again.
         cluster: see `train`.
         resume: see `train`; it holds for the run of the chain that was interrupted.
@@ -145,7 +145,7 @@ def run_steps(
         outcome = TrainFlowResult(run, training.steps, model=policy_name(recipe))
         facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})
         validated, warmed, rewarded, tuned = training.validated, training.warmed, training.rewarded, training.tuned
-        outcome.made = tuned or warmed
+        outcome.made = training.made
         if tuned is None:
             write_short_review(run, outcome.steps, facts, [validated, warmed, rewarded])
             return outcome, validated

@@ -50,9 +50,9 @@ class Policy:
         Args:
             prompts: texts; a policy with a chat template reads each as a user's message.
             max_tokens: longest completion, in tokens.
-            temperature: of the draw; 0 takes the likeliest token.
+            temperature: temperature of the draw; 0 takes the likeliest token.
             samples: completions per prompt; more than one needs a temperature above 0.
-            seed: of the random numbers.
+            seed: seed of the random numbers.
 
         Raises:
             UserError: `samples` is larger than one at temperature 0, or `prompts` is a text instead of a list.

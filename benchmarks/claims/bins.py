@@ -70,7 +70,7 @@ class PairMethod:
         """Return the expected step of the logits, [bins].
 
         Args:
-            logits: of the policy, [bins].
+            logits: logits of the policy, [bins].
             drawing: probabilities of the policy that draws, [bins].
             reference: probabilities of the reference, which wrote the given data, [bins].
             worth: reward of each bin, [bins].

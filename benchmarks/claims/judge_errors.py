@@ -62,7 +62,7 @@ def measure(metric: str, pairs: int, looks: int, problems: int, seed: int = 0) -
     Args:
         metric: one of METRICS.
         pairs, looks, problems: numbers of pairs, of looks at each pair, and of problems.
-        seed: of the simulation.
+        seed: seed of the simulation.
     """
     random = np.random.default_rng(seed)
     false_better, detected = 0, 0

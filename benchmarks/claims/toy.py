@@ -146,8 +146,8 @@ def train(
     Args:
         toy: data and warm starts.
         arm: what is trained; with `alarm` among its overrides the loop may stop before the last round.
-        seed: of warm start and training.
-        rounds: of the loop.
+        seed: seed of warm start and training.
+        rounds: number of rounds of the loop.
         reward_model: folder of a fitted one, which the recipe's rewards read; None: those that need one are left out.
         watch: called after every round with the learner.
     """

@@ -95,7 +95,7 @@ def traces(toy: Toy, trained: ArmResult, seed: int, tokens: int, writers: int) -
     Args:
         toy: data and warm starts.
         trained: recipe and tokenizer.
-        seed: of the searches, and of the first writer; the others have the seeds that follow.
+        seed: seed of the searches, and of the first writer; the others have the seeds that follow.
         tokens: longest trace.
         writers: number of warm-started policies.
     """

@@ -142,7 +142,7 @@ def train(
     Args:
         recipe: see `recipe_of`.
         work: where data and models are made.
-        curve: with no rounds yet.
+        curve: curve without rounds, which is filled.
         file: written after every stage and on the way through the rounds.
         ends: reading of `time.perf_counter` with which no further round begins.
         base: files of the recipe's base; none: it is installed.

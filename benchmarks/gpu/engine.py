@@ -44,7 +44,7 @@ def engine_rows(label: str, model: PreTrainedModel, prompt: int, vocabulary: int
     """Measure the rows of one model, whose weights are handed over.
 
     Args:
-        label: of the size, which each row begins with.
+        label: label of the size, which each row begins with.
         prompt: tokens of the prompt that is answered.
         repeats: samples of each row.
     """

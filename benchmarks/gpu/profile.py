@@ -63,7 +63,7 @@ def with_profile(rows: Sequence[Row], size: Size, batch: Packed, terms: Terms) -
     its row.
 
     Args:
-        rows: of all cells; if none is of this cell's update, or it did not run, nothing is profiled.
+        rows: rows of all cells; if none belongs to this cell's update, or it did not run, nothing is profiled.
     """
     name = update_name(size, batch)
     timed = next((row for row in rows if row.measure == name and row.ours), None)

@@ -107,7 +107,7 @@ def flops_a_token(size: Size, tokens: int, adapters: int = 0) -> int:
     twice as wide, so that the sum equals that of causal attention.
 
     Args:
-        tokens: of the sequence.
+        tokens: tokens of the sequence.
         adapters: entries of the adapters, if all else is frozen; zero: all learns.
     """
     shape = size.shape

@@ -58,7 +58,7 @@ class Watch:
         """Return the cores used by others.
 
         Args:
-            when: for the message, such as "before the measurement".
+            when: time for the message, such as "before the measurement".
 
         Raises:
             Busy: they used more than AT_MOST.

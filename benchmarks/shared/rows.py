@@ -57,7 +57,7 @@ def compare(
         ours: samples of this project, in `unit`.
         peer: samples of the peer, None if it could not be measured.
         at_least: ratio to be reached; None without a target.
-        smaller_is_better: of seconds and bytes: the ratio is then peer / ours.
+        smaller_is_better: true for seconds and bytes: the ratio is then peer / ours.
         short: the reason that is reported if the ratio is not reached.
     """
     mine = statistics.median(ours)

@@ -30,7 +30,7 @@ class PaddedLoop:
 
         Args:
             model: learns, in place.
-            optimiser: of its weights.
+            optimiser: optimiser of its weights.
             autocast: dtype of the matrix products; None for that of the weights.
             rows: completions that are read in parallel; it affects memory and speed alone.
         """
@@ -41,7 +41,7 @@ class PaddedLoop:
 
         Args:
             pairs: [completions].
-            advantage: of each completion, [completions].
+            advantage: advantage of each completion, [completions].
         """
         tokens = sum(len(completion) for _, completion in pairs)
         place = self._model.device

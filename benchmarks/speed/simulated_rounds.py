@@ -74,7 +74,7 @@ def simulate(
         k: rounds that a token may be old.
         rounds: more than k + 1.
         drops: groups older than k, 2 or more, are dropped; else the round waits for them.
-        seed: of the draws.
+        seed: seed of the draws.
     """
     draw = random.Random(seed)
     engines = [_Engine() for _ in range(plant.engines)]

@@ -45,7 +45,7 @@ class Prepared:
 
     @property
     def unpinned(self) -> list[str]:
-        """For the data and each held-out set, why no commit pins the version; "" if one does."""
+        """Reason why no commit pins the version, for the data and each held-out set; "" if one does."""
         return [self.version.unpinned, *(held.version.unpinned for held in self.held_out.values())]
 
 

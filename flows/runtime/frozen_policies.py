@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from flows.runtime.data_steps import AdditionalData, HeldOutSet, prepare_additional_data
@@ -38,7 +38,7 @@ class FrozenPolicies:
 
         Args:
             opened: the flow.
-            settings: of each model, by role (`frozen_models`) or by key (`named_models`).
+            settings: settings of each model, by role (`frozen_models`) or by key (`named_models`).
         """
         self._settings = settings
         self._makers = {
@@ -54,7 +54,7 @@ class FrozenPolicies:
 
     @property
     def unpinned(self) -> list[str]:
-        """For the data of each model, why no commit pins the version; "" if one does."""
+        """Reason why no commit pins the data of a model, for all models with data of their own; empty if one does."""
         return [prepared.version.unpinned for prepared in self._data.values()]
 
     def policy(self, role: str, step: Step, validated: StepResult) -> PolicyFiles:
@@ -113,8 +113,12 @@ def fit_rewards(
 
 
 def with_named_models(
-    opened: FlowContext, frozen: FrozenPolicies, step: Step, validated: StepResult
-) -> tuple[FlowContext, Callable[[Recipe], Recipe]]:
+    opened: FlowContext,
+    frozen: FrozenPolicies,
+    step: Step,
+    validated: StepResult,
+    held_out: Mapping[str, HeldOutSet],
+) -> tuple[FlowContext, dict[str, HeldOutSet]]:
     """Make the models that parts of the recipe refer to by name.
 
     Args:
@@ -122,30 +126,27 @@ def with_named_models(
         frozen: has these models.
         step: calls a step.
         validated: the run's own data.
+        held_out: the held-out sets, whose recipes have the same parts.
 
     Returns:
-        The flow with a recipe whose parts name folders, and a function that changes another recipe with the same parts,
-        such as that of a held-out set.
+        The flow and the held-out sets with recipes whose parts name folders.
     """
     files = {key: frozen.policy(key, step, validated) for key in named_models(opened.recipe)}
     if not files:
-        return opened, lambda recipe: recipe
+        return opened, dict(held_out)
     registry.log_model_inputs(opened.run_id, (made.model_id for made in files.values()))
     runs.set_tags(
         opened.run_id,
         {tags.MODELS: " ".join(f"{key.removeprefix('models.')}={made.digest}" for key, made in files.items())},
     )
     folders = {key.removeprefix("models."): made.folder.absolute() for key, made in files.items()}
-
-    def changed(recipe: Recipe) -> Recipe:
-        return with_folders(recipe, folders)
-
-    return replace(opened, recipe=changed(opened.recipe)), changed
+    sets = {name: replace(held, recipe=with_folders(held.recipe, folders)) for name, held in held_out.items()}
+    return replace(opened, recipe=with_folders(opened.recipe, folders)), sets
 
 
 def evaluated_with_models(
     opened: FlowContext, validated: StepResult, held_out: Mapping[str, HeldOutSet] | None = None
-) -> tuple[FlowContext, dict[str, HeldOutSet], Sequence[StepResult]]:
+) -> tuple[FlowContext, dict[str, HeldOutSet], list[StepResult]]:
     """Make the models by name for a flow that evaluates policies and trains none.
 
     Returns:
@@ -158,6 +159,4 @@ def evaluated_with_models(
         return steps[-1]
 
     frozen = FrozenPolicies(opened, named_models(opened.recipe))
-    changed_flow, changed = with_named_models(opened, frozen, step, validated)
-    sets = {name: replace(held, recipe=changed(held.recipe)) for name, held in (held_out or {}).items()}
-    return changed_flow, sets, steps
+    return *with_named_models(opened, frozen, step, validated, held_out or {}), steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from prefect import get_run_logger
@@ -61,6 +61,11 @@ class TrainingProgress:
     """The recipe's evaluation suites."""
     on_suites: dict[str, dict[str, StepResult]] = field(default_factory=dict)
     """Role -> suite -> evaluation, of all policies that were evaluated on the suites."""
+
+    @property
+    def made(self) -> StepResult:
+        """Result of the last training of the policy: fine_tune, or warm_start without reinforcement learning."""
+        return self.tuned or self.warmed
 
     def evaluated(self, role: str, policy: PolicyFiles) -> StepResult:
         """Evaluate a policy on the validation split.
@@ -171,9 +176,8 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
     steps = [data.result, validated]
     for held in held_out.values():
         steps += [held.result, held.validated]
-    opened, with_models = with_named_models(opened, frozen, step, validated)
+    opened, held_out = with_named_models(opened, frozen, step, validated, held_out)
     recipe = opened.recipe
-    held_out = {name: replace(held, recipe=with_models(held.recipe)) for name, held in held_out.items()}
     warmed = step(warm_start, WarmStartSections(recipe), validated)
     rewarded = None
     teachers: dict[Role, PolicyFiles] = {}

@@ -6,8 +6,6 @@ from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
 
-import torch
-
 from models.agents.strategy import CountedPolicy
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings
@@ -33,13 +31,27 @@ def voice_of(folder_name: str, setting: str, policy: CountedPolicy, weight: floa
     """
     if not folder_name:
         raise UserError(f"strategy.{setting}: name the folder of a model with the policy's tokenizer")
+    folder, engine = Path(folder_name).expanduser().absolute(), engine_of(folder_name, policy)
+    if open_tokenizer(folder).get_vocab() != policy.tokenizer.get_vocab():
+        raise UserError(f"strategy.{setting}: the tokenizer of {folder} has other tokens than the policy's")
+    return Voice(lambda: nullcontext(engine.model), weight)
+
+
+def engine_of(folder_name: str, policy: CountedPolicy) -> TransformersEngine:
+    """Return an engine with the frozen language model of a folder, in float32.
+
+    Args:
+        folder_name: its model folder.
+        policy: it must have the same number of tokens.
+
+    Raises:
+        UserError: the folder holds no language model, or one with another number of tokens.
+    """
     folder = Path(folder_name).expanduser().absolute()
     check_model_folder(folder)
     engine = _open_language_model(folder, _changed(folder / "config.json"))
     _check_vocabulary(folder, engine.vocabulary, policy)
-    if open_tokenizer(folder).get_vocab() != policy.tokenizer.get_vocab():
-        raise UserError(f"strategy.{setting}: the tokenizer of {folder} has other tokens than the policy's")
-    return Voice(lambda: nullcontext(engine.model), weight)
+    return engine
 
 
 def values_of(folder_name: str, policy: CountedPolicy) -> ValueModel:
@@ -71,7 +83,7 @@ def _changed(file: Path) -> int:
 def _open_language_model(folder: Path, changed: int) -> TransformersEngine:
     """Open a model; `changed` is the time at which its folder was written."""
     settings = EngineSettings(name="transformers", precision="float32")
-    return TransformersEngine(folder, settings, end=ends_of_folder(folder), dtype=torch.float32)
+    return TransformersEngine(folder, settings, end=ends_of_folder(folder))
 
 
 @lru_cache(maxsize=4)

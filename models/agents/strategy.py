@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from models.agents.gateway.token_texts import stop_ids
 from models.agents.turn_scorer import NO_SCORER, ScorerSettings, TurnScorer
 from models.base.errors import UserError
 from models.base.seeds import call_seed
 from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
-from models.engines.voice import NOT_JOINT, JointDecoding, JointEngine
+from models.engines.voice import JointDecoding, complete_jointly
 from models.method.registry import Part
 from models.text.bridge import Bridge, bridge_of
 from models.text.encoding import Codec
@@ -168,10 +169,8 @@ class CountedPolicy:
         self._count(len(requests), (request.prompt for request in requests))
         if joint is None:
             completions = self._engine.complete(requests, drawing)
-        elif isinstance(self._engine, JointEngine):
-            completions = self._engine.complete_with(requests, drawing, joint)
         else:
-            raise UserError(NOT_JOINT)
+            completions = complete_jointly(self._engine, requests, drawing, joint)
         self.spent.written += sum(len(generated.tokens) for generated in completions)
         return completions
 
@@ -215,7 +214,7 @@ class CountedPolicy:
         """Return the value of each turn after its history by `scorer`, [turns]; equal turns are scored once.
 
         Args:
-            scorer: the strategy's.
+            scorer: the strategy's scorer.
             prompts: ids of the histories, [turns].
             turns: ids of whole turns or of their beginnings, not empty, [turns].
 
@@ -238,9 +237,26 @@ class CountedPolicy:
             self.spent.scored += self._scorer.read - before
         return [known[row] for row in rows]
 
+    def value_rows(
+        self,
+        scorer: ScorerSettings,
+        requests: Sequence[CompletionRequest],
+        rows: Sequence[Sequence[Sequence[int]]],
+    ) -> list[list[float]]:
+        """Return the values of several turns of each request, [requests][turns]; see `values`.
+
+        Args:
+            scorer: the strategy's scorer.
+            requests: requests of the turns, whose prompts are the histories.
+            rows: ids of the turns of each request, [requests][turns].
+        """
+        prompts = [request.prompt for request, turns in zip(requests, rows, strict=True) for _ in turns]
+        flat = iter(self.values(scorer, prompts, [ids for turns in rows for ids in turns]))
+        return [[next(flat) for _ in turns] for turns in rows]
+
     def marked_tokens(self, marks: Sequence[str]) -> tuple[int, ...]:
         """Return the ids of the tokens that end a step: those whose text holds one of `marks`, rising."""
-        return tuple(token for token, text in enumerate(self._codec.token_texts) if any(mark in text for mark in marks))
+        return stop_ids(self._codec, marks)
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -297,6 +313,11 @@ def request_of_call(request: CompletionRequest, call: int, prompt: Sequence[int]
     return replace(request, prompt=request.prompt if prompt is None else prompt, seed=call_seed(request.seed, call))
 
 
+def not_greedy(drawing: TokenSampling, temperature: float) -> TokenSampling:
+    """Return `drawing`; at `temperature` if it is greedy, because several greedy texts are all the same."""
+    return drawing if drawing.temperature else replace(drawing, temperature=temperature)
+
+
 def drafts_of(
     policy: CountedPolicy,
     requests: Sequence[CompletionRequest],
@@ -308,13 +329,12 @@ def drafts_of(
 
     Args:
         policy: generates them.
-        requests: of the turns.
+        requests: requests of the turns.
         drawing: how a policy without a strategy draws a turn.
         drafts: number of drafts of each turn; a single one is the policy's own turn.
-        temperature: of several drafts if the turn would be greedy, because greedy drafts are all the same.
+        temperature: temperature of several drafts if the turn would be greedy.
     """
-    greedy = drafts > 1 and not drawing.temperature
-    sampling = replace(drawing, temperature=temperature) if greedy else drawing
+    sampling = not_greedy(drawing, temperature) if drafts > 1 else drawing
     flat = policy.draft([request_of_call(request, call) for request in requests for call in range(drafts)], sampling)
     return [flat[at : at + drafts] for at in range(0, len(flat), drafts)]
 

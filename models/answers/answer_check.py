@@ -32,7 +32,7 @@ class AnswerCheck:
         """Return columns of checks, each [rows].
 
         Args:
-            rows: with `prompt` and `answer`, of problems also `tests` and `entry_point`.
+            rows: rows with `prompt` and `answer`, and for problems with `tests` and `entry_point`.
         """
         answers = [str(row["answer"]).strip() for row in rows]
         short = {answer: not self.by_wording or not is_sentence(expected_answer(answer)) for answer in set(answers)}

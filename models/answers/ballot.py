@@ -23,7 +23,7 @@ def winner(texts: Sequence[str], weights: Sequence[float] | None = None) -> int:
     Of several such answers, the one that was stated first counts. Empty texts have no vote, unless all texts are empty.
 
     Args:
-        texts: of one question, at least one.
+        texts: answers to one question, at least one.
         weights: weight of each text, at least 0, [texts]; None: 1 each, so that the most frequent answer wins.
     """
     votes = [vote_of(text) if text.strip() else "" for text in texts]

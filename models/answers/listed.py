@@ -73,7 +73,7 @@ def ndcg(names: Sequence[str], gains: Mapping[str, float], first: int | None = N
 
     Args:
         names: the ranking, the best first.
-        gains: of each name, >= 0, one of them positive.
+        gains: gains of each name, >= 0, one of them positive.
         first: number of places that count; None: all.
     """
     left = dict(gains)

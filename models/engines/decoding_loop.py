@@ -23,7 +23,7 @@ from torch import Tensor
 
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.engines.random_points import TOKENS, WRITERS, points_of
-from models.engines.shared_decoding import Decoding
+from models.engines.shared_decoding import Decoding, packed_prompts
 from models.engines.voice import AddedTerm, TermState, Voice
 from models.learner.distribution import MODEL_DISTRIBUTION, Distribution, least_kept
 from models.learner.fused_log_probs import next_token_log_probs
@@ -194,8 +194,7 @@ def _decode(
     states_of_terms = [term.begin(batch.requests, batch.group_size) for term in terms]
     place = readings[0].place
     requests, prompts, samples, longest = batch.requests, batch.prompts, batch.group_size, batch.longest
-    ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
-    positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
+    ids, positions = packed_prompts(prompts, place)
     last = torch.tensor([len(prompt) for prompt in prompts], device=place).cumsum(0) - 1
     states = [reading.read(ids, positions)[last].repeat_interleave(samples, dim=0) for reading in readings]
     greedy = batch.drawing.temperature == 0.0

@@ -35,7 +35,7 @@ class BackgroundEngines:
     Args:
         engine: an engine whose members can serve; each has a thread.
         drawing: how tokens are drawn.
-        device: of the learner, whose stream the engines must not share.
+        device: device of the learner, whose stream the engines must not share.
     """
 
     def __init__(self, engine: Engine, drawing: TokenSampling, device: torch.device) -> None:

@@ -19,7 +19,7 @@ from models.base.errors import UserError
 from models.base.memory import is_out_of_memory
 from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.engines.kept import WeightStore
-from models.engines.voice import NOT_JOINT, JointDecoding, JointEngine
+from models.engines.voice import JointDecoding, complete_jointly
 from models.policies.build import first_line
 
 RESTARTS = 2
@@ -64,13 +64,7 @@ class Restarting(Engine):
         self, requests: Sequence[CompletionRequest], drawing: TokenSampling, joint: JointDecoding
     ) -> list[Generated]:
         """See `models.engines.voice.JointEngine`; a restart during the call changes no completion."""
-
-        def complete(engine: Engine) -> list[Generated]:
-            if not isinstance(engine, JointEngine):
-                raise UserError(NOT_JOINT)
-            return engine.complete_with(requests, drawing, joint)
-
-        return self._lasting("generate", complete)
+        return self._lasting("generate", lambda engine: complete_jointly(engine, requests, drawing, joint))
 
     def serve(
         self,

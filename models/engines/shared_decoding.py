@@ -7,6 +7,7 @@ through the same interface as in the learner. Scores against a prompt are one ma
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +18,12 @@ from models.engines.scores import kept_dtype, scaled_and_capped
 from models.learner.attention.packed_attention import attend_packed
 from models.learner.attention.span_tables import tables_of
 from models.learner.layout import Layout
+
+
+def packed_prompts(prompts: Sequence[Sequence[int]], place: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the token ids of all prompts in a row, and the position of each in its prompt, [tokens] each, int64."""
+    ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
+    return ids, torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
 
 
 @dataclass

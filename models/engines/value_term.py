@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models.engines.engine import CompletionRequest
-from models.engines.shared_decoding import Decoding
+from models.engines.shared_decoding import Decoding, packed_prompts
 from models.engines.voice import AddedTerm, TermState
 from models.learner.log_probs import row_states
 from models.policies.value_model import ValueModel
@@ -48,32 +48,33 @@ class _Values(TermState):
         lengths = torch.tensor([len(prompt) for prompt in prompts], device=place)
         self.decoding = Decoding(lengths, group_size, max(request.max_tokens for request in requests))
         self.each = group_size
-        ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
-        positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
-        self._states(ids, positions)
+        self._states(*packed_prompts(prompts, place))
 
     def added(self, log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
         """See `TermState.added`."""
         candidates = log_probs.topk(min(self.term.k, log_probs.shape[1]), dim=-1).indices
         # a candidate's keys and values overwrite those of the one before it; `read` writes those of the drawn token
-        values = torch.stack([self._value(tokens, step) for tokens in candidates.unbind(1)], dim=1).to(log_probs)
+        places, model = self._places(step), self.term.model
+        values = torch.stack([model.values(self._states(tokens, places)) for tokens in candidates.unbind(1)], dim=1).to(
+            log_probs
+        )
         centred = self.term.beta * (values - values.mean(dim=1, keepdim=True))
         return torch.zeros_like(log_probs).scatter_(1, candidates, centred)
 
     def read(self, tokens: Tensor, rows: Tensor, step: int) -> None:
         """See `TermState.read`."""
-        self._value(tokens, step)
+        self._states(tokens, self._places(step))
 
     def narrow(self, prompts: Tensor, members: Tensor) -> None:
         """See `TermState.narrow`."""
         self.decoding.narrow(prompts, members)
         self.each = members.shape[1]
 
-    def _value(self, tokens: Tensor, step: int) -> Tensor:
-        """Return the value after a token of each row at `step`, [rows] -> [rows]."""
+    def _places(self, step: int) -> Tensor:
+        """Set the step of the cache to `step`, and return the position of each row's next token, [rows]."""
         self.decoding.step = step
-        places = (self.decoding.lengths + step).repeat_interleave(self.each)
-        return self.term.model.values(self._states(tokens, places))
+        return (self.decoding.lengths + step).repeat_interleave(self.each)
 
     def _states(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Read tokens, and return the backbone's states after them, [tokens, hidden]."""
         return row_states(self.term.model.backbone, ids, positions, self.decoding, None)

@@ -17,7 +17,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from models.engines.engine import CompletionRequest, Generated, TokenSampling
+from models.base.errors import UserError
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,6 @@ class JointDecoding:
     terms: tuple[AddedTerm, ...] = ()
 
 
-NOT_JOINT = "this engine does not decode together with other models; set engine.name=transformers and no placement"
-"""Error for an engine other than a `JointEngine`."""
-
-
 @runtime_checkable
 class JointEngine(Protocol):
     """Interface of an engine that gives its distributions away, so that other models can take part."""
@@ -101,3 +98,18 @@ class JointEngine(Protocol):
             UserError: this engine or this policy cannot decode together with other models.
         """
         ...
+
+
+def complete_jointly(
+    engine: Engine, requests: Sequence[CompletionRequest], drawing: TokenSampling, joint: JointDecoding
+) -> list[Generated]:
+    """Generate a completion for each request together with other models, [requests]; see `JointEngine`.
+
+    Raises:
+        UserError: the engine is not a `JointEngine`, or its policy cannot decode together with other models.
+    """
+    if not isinstance(engine, JointEngine):
+        raise UserError(
+            "this engine does not decode together with other models; set engine.name=transformers and no placement"
+        )
+    return engine.complete_with(requests, drawing, joint)

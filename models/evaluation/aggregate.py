@@ -145,7 +145,7 @@ def standings(
     """Compare every method with the first, in the order of `scores`: method -> one score per seed.
 
     Args:
-        scores: of each method.
+        scores: scores of each method.
         target: score that the optimality gap is measured from.
 
     Raises:

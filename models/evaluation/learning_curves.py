@@ -56,7 +56,7 @@ def curve_band(trainings: Sequence[Points], *, resamples: int = 2000, seed: int 
     Args:
         trainings: points of each training, in any order; of several values at a step, the last counts.
         resamples: number of bootstrap resamples.
-        seed: of the resamples.
+        seed: seed of the resamples.
 
     Raises:
         UserError: `trainings` is empty, one has no points, a value is not finite, or the trainings share no steps.

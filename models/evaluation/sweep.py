@@ -84,7 +84,7 @@ class SweepChoice:
     single: SweepCell
     """The best cell for all difficulties together."""
     accuracy: Interval
-    """Of the chosen cells."""
+    """Accuracy of the chosen cells."""
     over_plain: Interval
     """Accuracy of the chosen cells minus that of plain sampling."""
     over_single: Interval
@@ -117,7 +117,7 @@ def difficulties(records: Sequence[PromptRecord], by: Difficulty) -> list[str]:
     """Return the difficulty of each problem, [problems].
 
     Args:
-        records: of the policy's own answers, drawn with other seeds than those of the cells.
+        records: records of the policy's own answers, drawn with other seeds than those of the cells.
         by: level: the level that the data state; accuracy: the bins of BINS.
 
     Raises:
@@ -149,7 +149,7 @@ def choose(results: Sequence[CellResult], bins: Sequence[str], ids: Sequence[str
     Args:
         results: measured cells, with that of plain sampling among them.
         bins: difficulty of each problem, [problems].
-        ids: of the problems, [problems].
+        ids: ids of the problems, [problems].
         budget: largest budget of a cell that may be chosen.
 
     Raises:

@@ -110,7 +110,7 @@ def wrapped_problems(problems: Sequence[Problem], codec: Codec, wrapping: Wrappi
     """Return the problems with rewritten prompts, [problems].
 
     Args:
-        problems: with plain prompts; their answers stay.
+        problems: problems with plain prompts; their answers stay.
         codec: encodes the prompts for the policy.
         wrapping: how they are rewritten.
         room: tokens that a prompt may have.

@@ -47,7 +47,7 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
     """Set up torch to compile the layers of `model` and the blocks of its output projection at their first use.
 
     Args:
-        backend: of torch.compile; `aot_eager` traces and differentiates without making kernels.
+        backend: backend of torch.compile; `aot_eager` traces and differentiates without making kernels.
 
     Raises:
         UserError: the model is sharded over several learners, transformers does not name its layers, or it cannot read

@@ -114,7 +114,7 @@ def fused_divergence(
         hidden: the policy's states, [tokens, hidden].
         head: its output projection.
         target: the target distribution; frozen.
-        beta: in [0, 1]; 0 is forward KL, 1 reverse KL, between them the generalised Jensen-Shannon divergence.
+        beta: number in [0, 1]; 0 is forward KL, 1 reverse KL, between them the generalised Jensen-Shannon divergence.
         temperature: divides the policy's logits; the target has its own.
         compute: dtype of the matrix products, None for that of `hidden`; all sums are at least float32.
         block_elements: largest tokens x vocabulary of all buffers of a block; None: chosen for the device.

@@ -135,7 +135,7 @@ def cut_family(
     one begins with the path to the end of the last one.
 
     Args:
-        prompts: of each sequence.
+        prompts: prompt of each sequence.
         wholes: sequences of the family, or of families that a unit joins.
         units: indices of those that stay together; no unit alone is larger than the budget.
         budget: largest number of tokens of a trie.

@@ -86,7 +86,7 @@ def take_step(
 
     Args:
         section: key of the settings in the recipe.
-        loss: of the step, a scalar, which must be finite too; None: not checked.
+        loss: loss of the step, a scalar, which must be finite too; None: not checked.
 
     Raises:
         NotFinite: the loss or a gradient is not finite; the weights have not moved.

@@ -59,7 +59,7 @@ def within_memory(
     Args:
         make: largest number of tokens of a row -> the result; it computes the gradient in such rows.
         model: the model that is differentiated.
-        optimiser: of its weights; gradients left by a failed attempt are cleared.
+        optimiser: optimiser of its weights; gradients left by a failed attempt are cleared.
         first: settings of the first attempt.
         least: tokens of the longest row that cannot be cut; called if memory has run out.
         what: name of the step, for the message.

@@ -51,7 +51,7 @@ def entropy_term(entropy: Tensor, bonus: float, tokens: int) -> Tensor:
     """Compute one row's entropy term in the loss of the whole batch; the rows' terms sum to -bonus * mean entropy.
 
     Args:
-        entropy: of the policy's distribution at the row's trained tokens, [tokens of the row], nats; gradient flows.
+        entropy: entropy of the policy at the row's trained tokens, [tokens of the row], nats; gradient flows.
         bonus: weight of the mean entropy, in nats.
         tokens: trained tokens of the whole batch.
     """

@@ -105,9 +105,9 @@ def choose(
         settings: the rule.
         tally: the run's record of the prompts.
         count: prompts of a round.
-        number: of the round, from 0.
-        rounds: of the whole run.
-        seed: of the run.
+        number: number of the round, from 0.
+        rounds: number of rounds of the whole run.
+        seed: seed of the run.
     """
     if settings.order == "signal":
         return _by_signal(problems, settings, tally, count, number, seed)
@@ -132,8 +132,8 @@ def drawn_at_most(
         problems: all that there are.
         settings: the rule.
         count: prompts of a round.
-        rounds: of the whole run.
-        seed: of the run.
+        rounds: number of rounds of the whole run.
+        seed: seed of the run.
         open_ended: whether rounds draw further prompts.
     """
     if open_ended or not settings.foretold:
@@ -257,8 +257,8 @@ def further_prompts(problems: Sequence[Problem], taken: Sequence[Problem], numbe
     Args:
         problems: all that there are.
         taken: those that the round has drawn.
-        number: of the round.
-        seed: of the run.
+        number: number of the round.
+        seed: seed of the run.
     """
     known = {problem.id for problem in taken}
     order = _order(len(problems), seed, "refill", number)

@@ -104,7 +104,7 @@ def sums_of_row(values: Sequence[Tensor], indices: Sequence[int], owners: Sequen
     """Sum the values of a packed row's sequences by completion; the row must hold whole completions. Gradient flows.
 
     Args:
-        values: of each sequence one, [sequences of the row] scalars.
+        values: one value per sequence, [sequences of the row] scalars.
         indices: the row's sequences, [sequences of the row].
         owners: the completion that each of all sequences belongs to (`owners_of`).
 

@@ -210,10 +210,10 @@ def fit_round(
         learner: policy, optimiser and reference.
         objective: the loss.
         chosen: the completions that are trained on, [completions]; at least one token of each.
-        advantage: of their tokens, [completions] tensors of [tokens of it].
+        advantage: advantage of their tokens, [completions] tensors of [tokens of it].
         settings: minibatches, epochs, normalisation, budget, optimiser.
         longest: tokens that a completion may have.
-        round_number: from 0.
+        round_number: number of the round, from 0.
         readings: log-probs of the round's completions that were read already; None: none.
 
     Returns:

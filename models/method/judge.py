@@ -73,7 +73,7 @@ class GenerativeJudge(Protocol):
 
         Args:
             weights: all weights of the same model, by name; their values are copied.
-            version: of these weights; another version draws other answers.
+            version: number of these weights; another version draws other answers.
 
         Raises:
             UserError: the judge's weights are not on this machine.

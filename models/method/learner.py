@@ -55,7 +55,7 @@ class Companion:
         Args:
             settings: step size, its warm-up, clipping.
             setting: key of the recipe that holds them, for the error message.
-            loss: of the step, a scalar, which must be finite too; None: not checked.
+            loss: loss of the step, a scalar, which must be finite too; None: not checked.
 
         Raises:
             UserError: the loss or a gradient is not finite.

@@ -33,9 +33,9 @@ class RoundTokens:
 
         Args:
             chosen: the completions that are trained on.
-            advantage: of their tokens, [completions] tensors of [tokens of it].
-            readings: of the policy as the round began.
-            round_number: from 0; seeds random draws.
+            advantage: advantage of their tokens, [completions] tensors of [tokens of it].
+            readings: readings of the policy as the round began.
+            round_number: number of the round, from 0; seeds random draws.
         """
         self.round_number = round_number
         self._chosen, self._advantage, self._readings = chosen, advantage, readings

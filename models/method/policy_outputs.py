@@ -104,7 +104,7 @@ def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
 
     Args:
         gap: sum of |judge - contrast| over the vocabulary, [tokens].
-        extrapolation: of a gap of one.
+        extrapolation: extrapolation for a gap of one.
     """
     return extrapolation * gap + LEAST_EXTRAPOLATION
 

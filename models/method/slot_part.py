@@ -26,8 +26,8 @@ class SlotPart(Part):
 
     @property
     def misfit(self) -> str:
-        """What is wrong with its settings in a recipe, one line with the key; empty: nothing. The defaults of a part
-        may be incomplete."""
+        """Error message, one line with the key, if its settings do not fit together or are incomplete; empty if they
+        do. The defaults of a part may be incomplete."""
         return ""
 
     @property

@@ -35,7 +35,7 @@ def companions_of(
     """Build the companion models of `parts`, name -> companion, in their initial state.
 
     Args:
-        parts: of a recipe.
+        parts: parts of a recipe.
         policy: as it begins.
         open_judge: opens a copy of the judge, for a part whose companion starts from it; None: the judge is the policy
             as it begins.

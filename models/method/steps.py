@@ -46,7 +46,7 @@ def step_texts(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[st
 
     Args:
         codec: the policy's.
-        ids: of the completion, [tokens].
+        ids: ids of the completion, [tokens].
         ends: index of the last token of each step, [steps].
     """
     return codec.text([ids[begin : end + 1] for begin, end in zip(step_begins(ends), ends, strict=True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 
@@ -32,7 +33,15 @@ class Tally:
     shown: dict[str, int] = field(default_factory=dict)
     """Label of a reward whose companion does not learn every round -> how often it has received completions."""
     archives: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Label of a reward that remembers texts -> each text, in order of its first occurrence, and how often it came."""
+    """Label of a reward that remembers texts -> each text, in order of its first occurrence, and its number
+    of occurrences."""
+
+    def archived(self, label: str, texts: Iterable[str] = ()) -> dict[str, int]:
+        """Add texts to the archive of the reward `label`, and return the archive."""
+        archive = self.archives.setdefault(label, {})
+        for text in texts:
+            archive[text] = archive.get(text, 0) + 1
+        return archive
 
 
 FILE = "tally.json"

@@ -120,7 +120,7 @@ def token_batch(
     Args:
         chosen: the round's completions.
         indices: those of one packed row, in its order.
-        advantage: of the tokens of each of the round's completions, [completions] tensors of [tokens of it].
+        advantage: advantage of the tokens of each of the round's completions, [completions] tensors of [tokens of it].
         outputs: log-probs and entropies under the policy of the row's tokens that are trained on; gradient flows.
         old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are used.
         reference: log-probs under the reference, likewise; None if there is none.

@@ -76,7 +76,7 @@ def sample_jointly(
     """Sample completions of `problems` by decoding with all voices together, ordered by prompt, [prompts * G].
 
     Args:
-        seed: of the completions.
+        seed: seed of the completions.
         origin: the origin of the completions.
         switch: decides which of two voices writes the next token; only tokens of the first are trained on. None: they
             decode together.

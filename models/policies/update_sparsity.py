@@ -160,7 +160,7 @@ def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableH
 
     Args:
         model: the policy.
-        masks: by parameter name, bool, in the shape of the parameters; a parameter without one learns whole.
+        masks: mask by parameter name, bool, in the shape of the parameters; a parameter without one learns whole.
 
     Raises:
         ValueError: a mask has no parameter.

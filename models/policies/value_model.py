@@ -66,7 +66,7 @@ class ValueModel:
     @property
     def vocabulary(self) -> int:
         """Rows of the backbone's embedding."""
-        return int(self.backbone.get_input_embeddings().weight.shape[0])
+        return vocabulary_of(self.backbone)
 
     def values(self, states: Tensor) -> Tensor:
         """Compute the value at each state of the backbone, [tokens, hidden] -> [tokens]."""
@@ -81,12 +81,16 @@ class ValueModel:
             prompts: token ids, [texts].
             texts: token ids, not empty, [texts].
         """
-        sequences = Sequences(
-            prompts, [(*text, text[-1]) for text in texts]
-        )  # the last token's state predicts one more
+        closed = [(*text, text[-1]) for text in texts]  # the state that would predict one more token
+        sequences = Sequences(prompts, closed)
         budget = max([16384, *sequences.lengths])
         rows = all_states(self.backbone, sequences, autocast=None, token_budget=budget, setting="token_budget")
         return [float(value) for value in self.values(torch.stack([row[-1] for row in rows]))] if rows else []
+
+
+def vocabulary_of(model: Any) -> int:
+    """Return the number of rows of a model's embedding."""
+    return int(model.get_input_embeddings().weight.shape[0])
 
 
 def save_value_model(backbone: Any, head: nn.Linear, reading: ValueReading, folder: Path) -> None:
@@ -116,7 +120,7 @@ def load_value_model(folder: Path, dtype: torch.dtype = torch.float32) -> ValueM
 
     Args:
         folder: see `value_folder`.
-        dtype: of backbone and head.
+        dtype: data type of backbone and head.
 
     Raises:
         UserError: there is none, or it is broken.

@@ -36,7 +36,7 @@ def unknown_key(path: str, key: str, known: Sequence[str], renamed: Mapping[str,
     """Return the error for a key that is unknown where it is, with its present name or the nearest known key.
 
     Args:
-        path: of the key in the recipe.
+        path: path of the key in the recipe.
         key: the last part of the path.
         known: the keys that are possible there.
         renamed: former keys, with their present names.

@@ -20,7 +20,7 @@ from models.recipes.named_models import check_references
 from models.recipes.room import check_room
 from models.recipes.schema import Recipe
 from models.recipes.stages import first_stage, stages_before
-from models.recipes.teachers import all_frozen, key_of, recipe_of
+from models.recipes.teachers import VOCABULARY_ROLES, all_frozen, key_of, recipe_of
 from models.text.rendering import ChatTemplate
 from models.text.tokenizer import load_tokenizer
 
@@ -123,9 +123,9 @@ def _check_teachers(recipe: Recipe) -> None:
             check_model_folder(folder)
         except UserError as error:
             raise UserError(f"{key}: {error}") from None
-        named = first_stage(recipe).policy.named_base
+        named = first_stage(recipe).policy.named_base if role in VOCABULARY_ROLES else None
         base = given_folder(named) if named else None
-        if base is not None and role in ("teacher", "contrast"):
+        if base is not None:
             trusted = recipe.policy.trust_remote_code
             ours, theirs = (load_tokenizer(place, trust_remote_code=trusted) for place in (base, folder))
             check_vocabulary(folder, theirs, ours, key)

@@ -11,6 +11,7 @@ from models.base.errors import UserError
 from models.method.registry import SLOTS, parts
 from models.recipes.find import FOLDER, REAL
 from models.recipes.load import load_recipe
+from models.recipes.tables import text_table
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,7 @@ def _title(title: str, number: int | None) -> str:
 def as_text(listed: Sequence[Method]) -> str:
     """Format a table for a terminal: name, slots, family and paper."""
     rows = [("method", "slots", "paper"), *((method.name, _slots(method), _paper(method)) for method in listed)]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines = [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip() for row in rows]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+    return "\n".join(text_table(rows, "<<<"))
 
 
 def as_markdown(listed: Sequence[Method]) -> str:

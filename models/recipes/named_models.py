@@ -35,25 +35,26 @@ def with_entries(raw: Any) -> Any:
     Raises:
         ValueError: the name is not in `models`.
     """
-    entries = raw.get("models") if isinstance(raw, Mapping) else None
     if not isinstance(raw, Mapping):
         return raw
+    models = raw.get("models")
+    entries = models if isinstance(models, Mapping) else {}
     expanded = dict(raw)
     for role in ROLES:
         section = raw.get(role)
         name = section.get("name") if isinstance(section, Mapping) else None
         if not isinstance(section, Mapping) or name is None:
             continue
-        entry = entries.get(name) if isinstance(entries, Mapping) and isinstance(name, str) else None
+        entry = entries.get(name) if isinstance(name, str) else None
         if not isinstance(entry, Mapping):
-            known = ", ".join(entries) if isinstance(entries, Mapping) and entries else "none"
+            known = ", ".join(entries) or "none"
             raise ValueError(f"{role}.name: {name!r} is not an entry of models; there are {known}")
         expanded[role] = {**entry, **section}
     return expanded
 
 
 def check_models(recipe: Recipe) -> None:
-    """Check that every entry of `models` is used, and that the parts that use it can.
+    """Check that every entry of `models` is used, and that the parts that refer to it can use it.
 
     Raises:
         ValueError: an entry is not used, or a part refers to a model on a server.
@@ -155,6 +156,6 @@ def _changed(value: Any, key: str, change: Callable[[str, str], str]) -> Any:
     for item in fields(value):
         old, place = getattr(value, item.name), f"{key}.{item.name}"
         made = change(place, old) if names_model and item.name == SETTING else _changed(old, place, change)
-        if made is not old and made != old:
+        if made is not old:
             new[item.name] = made
     return replace(value, **new) if new else value

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.base.errors import UserError
-from models.recipes.places import FILE_KINDS, TABLES, file_of, linked, table_rows
+from models.recipes.find import PACKAGED
+from models.recipes.places import FILE_KINDS, file_of, linked
+from models.recipes.tables import markdown_table, table_rows, text_table
 
-REGISTER = TABLES / "papers.tsv"
+REGISTER = PACKAGED / "papers.tsv"
 COLUMNS = ("id", "title", "class", "kind", "place", "grade", "note")
 KINDS = ("recipe", "strategy", "environment", "reward", *FILE_KINDS, "page", "command")
 """Kinds of places of a paper."""
@@ -54,7 +56,7 @@ class PaperPlace:
     name: str
     grade: str
     note: str
-    """What is missing, what replaces what, or that the method does not learn here."""
+    """Missing parts, component and replacement, or a remark that the method does not learn here."""
 
     @property
     def text(self) -> str:
@@ -146,7 +148,7 @@ def as_text(papers: Sequence[RegisteredPaper], only_open: bool = False) -> str:
     """Format the register for a terminal: number, grade, place and title; then counts per class.
 
     Args:
-        papers: the whole register, which the counts are of.
+        papers: the whole register; the counts include all of it.
         only_open: list only the papers without a place.
     """
     rows = [("id", "grade", "place", "title")]
@@ -155,26 +157,16 @@ def as_text(papers: Sequence[RegisteredPaper], only_open: bool = False) -> str:
             rows.append((str(paper.id), "open", "", paper.title))
         elif not only_open:
             rows += [(str(paper.id), place.grade, place.text, paper.title) for place in paper.places]
-    return "\n".join([*_columns(rows, "<<<<"), "", *_columns(count_rows(papers), "<>>>>>")])
+    return "\n".join([*text_table(rows, "<<<<"), "", *text_table(count_rows(papers), "<>>>>>")])
 
 
 def count_rows(papers: Sequence[RegisteredPaper]) -> list[tuple[str, ...]]:
     """Return the table of counts: papers per class and grade, with a header and a total."""
-    counts = Counter((paper.area, paper.grade) for paper in papers)
     rows: list[tuple[str, ...]] = [("class", "papers", *GRADES)]
-    for area in [*dict.fromkeys(sorted(paper.area for paper in papers)), "all"]:
-        each = [sum(n for (of, grade), n in counts.items() if area in (of, "all") and grade == g) for g in GRADES]
-        rows.append((area, *(str(number) for number in (sum(each), *each))))
+    for area in [*sorted({paper.area for paper in papers}), "all"]:
+        counts = Counter(paper.grade for paper in papers if area in (paper.area, "all"))
+        rows.append((area, str(counts.total()), *(str(counts[grade]) for grade in GRADES)))
     return rows
-
-
-def _columns(rows: Sequence[Sequence[str]], align: str) -> list[str]:
-    """Return rows as lines, with a line below the header; `align` has one sign of a format per column."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)).rstrip() for row in rows
-    ]
-    return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
 def as_markdown(papers: Sequence[RegisteredPaper]) -> str:
@@ -184,7 +176,7 @@ def as_markdown(papers: Sequence[RegisteredPaper]) -> str:
         "",
         "## Counts",
         "",
-        *_markdown_table(count_rows(papers)),
+        *markdown_table(count_rows(papers)),
         "",
         "## Register",
         "",
@@ -194,9 +186,4 @@ def as_markdown(papers: Sequence[RegisteredPaper]) -> str:
         head = (str(paper.id), paper.title, paper.area)
         rows += [(*head, linked(place.kind, place.name), place.grade, place.note) for place in paper.places]
         rows += [] if paper.places else [(*head, "", "open", "")]
-    return "\n".join([*lines, *_markdown_table(rows)]) + "\n"
-
-
-def _markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [lines[0], "| --- " * len(rows[0]) + "|", *lines[1:]]
+    return "\n".join([*lines, *markdown_table(rows)]) + "\n"

@@ -1,4 +1,4 @@
-"""Places that tables of papers refer to, by kind and name, and the tables' files: tab-separated text with a header.
+"""Places that the tables of papers refer to, by kind and name.
 
     recipe       grpo, real/smollm2_hh_dpo                 a file below recipes/
     strategy     vote                                      a part of this slot; the same for every other slot
@@ -14,15 +14,11 @@ Nothing large is imported: parts are looked up by their files and not by the reg
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-from models.base.errors import UserError
 from models.base.package_files import CODE, PROJECT
-from models.recipes.find import REAL
+from models.recipes.find import PACKAGED, REAL
 
-TABLES = PROJECT / "recipes"
-"""Folder of the tables of papers."""
 _FOLDERS: Mapping[str, str] = {
     "rollouts": "models/parts/rollouts",
     "reward": "models/parts/rewards",
@@ -53,7 +49,7 @@ def file_of(kind: str, name: str) -> str | None:
     match kind:
         case "recipe":
             folder, _, stem = name.rpartition("/")
-            files = sorted(file for file in TABLES.rglob("*.yaml") if file.stem == stem)
+            files = sorted(file for file in PACKAGED.rglob("*.yaml") if file.stem == stem)
             chosen = (file for file in files if folder == (REAL if file.parent.name == REAL else ""))
             return next((file.relative_to(PROJECT).as_posix() for file in chosen), None)
         case "page":
@@ -88,26 +84,3 @@ def linked(kind: str, name: str) -> str:
         return f"{kind}: {name}"
     target = file.removeprefix("docs/") if file.startswith("docs/") else f"../{file}"
     return f"{kind}: [{name}]({target})"
-
-
-def table_rows(file: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """Read a table: for every row, its place for messages ("FILE, row NUMBER") and its cells by column.
-
-    Raises:
-        UserError: the file cannot be read, its first line does not name `columns`, or a row has other columns.
-    """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: cannot be read ({error}); restore it from the repository") from None
-    if not lines or tuple(lines[0].split("\t")) != tuple(columns):
-        raise UserError(
-            f"{file}, row 1: the columns are not {', '.join(columns)}, separated by tabs; correct this line"
-        )
-    rows = []
-    for number, line in enumerate(lines[1:], 2):
-        cells = line.split("\t")
-        if len(cells) != len(columns):
-            raise UserError(f"{file}, row {number}: {len(cells)} columns instead of {len(columns)}; check the tabs")
-        rows.append((f"{file}, row {number}", dict(zip(columns, cells, strict=True))))
-    return rows

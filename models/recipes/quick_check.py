@@ -68,7 +68,7 @@ def quick_findings(path: str | Path, overrides: Sequence[str], schema: Schema) -
     Args:
         path: a YAML file, or the name of one in recipes/.
         overrides: `key.path=value` each, the value in YAML.
-        schema: of `recipe_schema`.
+        schema: schema from `recipe_schema`.
 
     Raises:
         UserError: no such file, not valid YAML, or an override that reaches nothing.

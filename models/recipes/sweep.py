@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BeforeValidator, Field, create_model
 
 from models.agents.strategy import Strategy
 from models.agents.turn_scorer import NO_SCORER, Scorer, ScorerSettings, as_section
 from models.base.errors import UserError
 from models.evaluation.sweep import PLAIN, SweepCell
-from models.method.registry import slot_type
-from models.recipes.explain import explain
-from models.recipes.layers import put_override
+from models.method.registry import parts, slot_type
+from models.recipes.strategy import CONFIG, read_section
 
 KEY: Literal["sweep"] = "sweep"
 """Key below which overrides are settings of the sweep."""
@@ -91,38 +90,28 @@ def read_sweep(overrides: Sequence[str]) -> tuple[SweepSettings, list[str]]:
             f"{single.partition('=')[0]}: a sweep has several strategies; write "
             "sweep.strategies=[{name: NAME, KEY: VALUE}]"
         )
-    raw: dict[str, Any] = {KEY: {}}
-    own = [override for override in overrides if override.startswith(f"{KEY}.")]
-    for override in own:
-        put_override(raw, override)
-    schema = _schema()
-    try:
-        chosen: Any = vars(schema.model_validate(raw))[KEY]
-    except ValidationError as error:
-        raise UserError(explain(error, schema)) from None
+    chosen, others = read_section(KEY, _section(), overrides)
     settings = SweepSettings(
         tuple(chosen.strategies), tuple(sorted(set(chosen.budgets))), tuple(chosen.scorers), chosen.difficulty
     )
     settings.cells()
-    return settings, [override for override in overrides if override not in own]
+    return settings, others
 
 
 def _named(name: str) -> Strategy:
-    schema = create_model("OneStrategy", strategy=(slot_type("strategy"), ...))
-    strategy: Strategy = vars(schema.model_validate({"strategy": {"name": name}}))["strategy"]
+    strategy = parts("strategy")[name]()
+    assert isinstance(strategy, Strategy)
     return strategy
 
 
-def _schema() -> Any:
-    config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+def _section() -> Any:
     by: Any = Literal["auto", "level", "accuracy"]
     listed: Any = Annotated[slot_type("strategy"), BeforeValidator(as_section)]
-    sweep = create_model(
+    return create_model(
         "Sweep",
-        __config__=config,
+        __config__=CONFIG,
         strategies=(Annotated[list[listed], Field(min_length=1)], [_named(name) for name in STRATEGIES]),
         budgets=(Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=1)], list(BUDGETS)),
         scorers=(Annotated[list[Scorer], Field(min_length=1)], [ScorerSettings()]),
         difficulty=(by, "auto"),
     )
-    return create_model("AskedSweep", __config__=config, sweep=(sweep, ...))

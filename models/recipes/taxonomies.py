@@ -1,4 +1,4 @@
-"""Taxonomies of surveys, recipes/taxonomies.tsv: for each leaf of an axis the part that is it, or "not here" and why.
+"""Taxonomies of surveys, recipes/taxonomies.tsv: for each leaf of an axis its parts, or "not here" and the reason.
 
     survey  axis       leaf          places                               note
     288     structure  tree          rollouts tree_search; rollouts tree
@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.base.errors import UserError
+from models.recipes.find import PACKAGED
 from models.recipes.papers import REGISTER, registered_papers
-from models.recipes.places import KINDS, TABLES, linked, table_rows
+from models.recipes.places import KINDS, linked
+from models.recipes.tables import markdown_table, table_rows
 
-TAXONOMIES = TABLES / "taxonomies.tsv"
+TAXONOMIES = PACKAGED / "taxonomies.tsv"
 COLUMNS = ("survey", "axis", "leaf", "places", "note")
 WITHOUT_FILE = ("setting", "data")
 """Kinds of places that are not files: a key of a recipe, and a kind of data."""
@@ -48,7 +50,7 @@ class Leaf:
     places: tuple[tuple[str, str], ...]
     """Kind and name of each place; empty if the leaf is not here."""
     note: str
-    """Reason why the leaf is not here, or a limit of what is."""
+    """Reason why the leaf is not here, or a limit of its parts."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,12 @@ def as_markdown(taxonomies: Sequence[Taxonomy]) -> str:
     lines = _INTRODUCTION.splitlines()
     for taxonomy in taxonomies:
         lines += ["", f"## Survey {taxonomy.id}", "", f"{taxonomy.title}.", ""]
-        lines += ["| axis | leaf | here | note |", "| --- | --- | --- | --- |"]
+        rows = [("axis", "leaf", "here", "note")]
         for axis in taxonomy.axes:
             for leaf in axis.leaves:
                 places = "; ".join(_markdown(kind, name) for kind, name in leaf.places) or NOT_HERE
-                lines.append(f"| {axis.name} | {leaf.name} | {places} | {leaf.note} |")
+                rows.append((axis.name, leaf.name, places, leaf.note))
+        lines += markdown_table(rows)
     return "\n".join(lines) + "\n"
 
 

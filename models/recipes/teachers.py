@@ -11,13 +11,15 @@ from models.recipes.named_models import entries_of_parts
 from models.recipes.schema import Recipe
 from models.recipes.stages import first_stage
 
-KEYS: dict[Role, str] = {"teacher": "teacher", "contrast": "teacher.contrast", "judge": "judge"}
+KEYS: dict[str, str] = {"teacher": "teacher", "contrast": "teacher.contrast", "judge": "judge"}
 """Role of a frozen model -> its key in a recipe."""
+VOCABULARY_ROLES = ("teacher", "contrast")
+"""Roles of the models that must have the policy's vocabulary."""
 
 
 def key_of(role: str) -> str:
     """Return the key of a frozen model in a recipe, by its role; a model by name has its key already."""
-    return next((key for known, key in KEYS.items() if known == role), role)
+    return KEYS.get(role, role)
 
 
 def frozen_models(recipe: Recipe) -> dict[Role, FrozenSettings]:
@@ -50,7 +52,7 @@ def recipe_of(settings: FrozenSettings, recipe: Recipe, role: str) -> Recipe:
     """Load the recipe that makes a frozen model.
 
     Args:
-        settings: of the model.
+        settings: settings of the model.
         recipe: the recipe that names it.
         role: its role, or its key if it has none (`named_models`).
 
@@ -71,7 +73,7 @@ def recipe_of(settings: FrozenSettings, recipe: Recipe, role: str) -> Recipe:
         raise UserError(
             f"{key}: {source_recipe.name} has {frozen_model} itself; run it first, and give its policy's folder as path"
         )
-    if role not in ("teacher", "contrast"):
+    if role not in VOCABULARY_ROLES:
         return source_recipe
     if (source_recipe.data, source_recipe.validation) != (recipe.data, recipe.validation):
         raise UserError(

@@ -150,8 +150,8 @@ def held_out_groups(margins: Tensor, annotators: NDArray[np.int64], shares: Sequ
     Args:
         margins: under each group's model, [groups, pairs].
         annotators: annotator of each pair, [pairs].
-        shares: of the groups among the annotators that the models were fitted to, [groups]: the prior for an annotator
-            without other pairs.
+        shares: shares of the groups among the annotators that the models were fitted to, [groups]: the prior for an
+            annotator without other pairs.
     """
     own = functional.logsigmoid(margins.double())
     others = likelihoods(margins, annotators)[:, torch.from_numpy(annotators)] - own

@@ -72,7 +72,7 @@ def pair_report(
     Args:
         margins: score of chosen minus score of rejected, [pairs].
         flaws: kind of flaw of each rejected completion, [pairs], "" if unknown; empty if none is known.
-        bins: of the reliability curve.
+        bins: bins of the reliability curve.
 
     Raises:
         UserError: `margins` is empty, or a margin is not finite.

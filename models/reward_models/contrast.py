@@ -79,8 +79,8 @@ def batch_contrast(states: Tensor, settings: ContrastSettings, seed: int) -> Ten
 
     Args:
         states: last states of the chosen and the rejected completion of each pair, [pairs, 2, hidden].
-        settings: of the contrast.
-        seed: of the masks.
+        settings: settings of the contrast.
+        seed: seed of the masks.
     """
     held = states.flatten(0, 1) if settings.of == "answers" else states[:, 0] - states[:, 1]
     generator = torch.Generator().manual_seed(seed)
@@ -139,9 +139,9 @@ def row_contrast(
     The gradient of the term is this row's part of the batch contrast's gradient. Without `pull` the term is None.
 
     Args:
-        states: of the chosen and the rejected completion of each pair, side by side, [2 * pairs of the row] tensors of
-            [tokens of it, hidden].
-        settings: of the contrast.
+        states: states of the chosen and the rejected completion of each pair, side by side, [2 * pairs of the row]
+            tensors of [tokens of it, hidden].
+        settings: settings of the contrast.
         pull: gradient of the last states of these pairs, [pairs of the row, 2, hidden]; None: no batch contrast.
     """
     looked_at = [of[spaced(len(of), settings.states)] for of in states] if settings.goal else []

@@ -237,7 +237,7 @@ def fit_reward_model(
     """Fit `model` in place to `pairs`, on its device. Returns the last reported metrics.
 
     Args:
-        seed: of the order of the pairs; equal seeds give equal weights on a CPU.
+        seed: seed of the order of the pairs; equal seeds give equal weights on a CPU.
         autocast: bfloat16 on a GPU; None computes in the precision of the weights.
         report: called with the update's number, from 1, and its metrics: loss (nats per pair), accuracy, margin and
             score of the batch, gradient_norm, learning_rate; with a contrast, also its value.
@@ -284,8 +284,8 @@ def fit_in_batches(
         accumulated: adds the gradient of the mean loss of some examples, by index, with a token budget per row, and
             returns metrics: `loss` and others, scalars.
         least: tokens of the longest of some examples, by index, that cannot be cut.
-        settings: of the fit.
-        seed: of the order.
+        settings: settings of the fit.
+        seed: seed of the order.
         report: see `fit_reward_model`.
         recompute: see `fit_reward_model`.
     """

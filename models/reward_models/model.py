@@ -37,7 +37,7 @@ def reward_model_from_policy(
 
     Args:
         policy: folder of a causal language model.
-        seed: of the head's weights; no other random state is read or changed.
+        seed: seed of the head's weights; no other random state is read or changed.
         head_std: standard deviation of the head's weights. Small, so that all scores start near zero.
         trust_remote_code: run code that the model ships.
 

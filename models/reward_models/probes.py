@@ -36,9 +36,9 @@ def moved(score: Scorer, changed: Sequences, scores: ArrayLike) -> float:
     """Return the mean change of the score by a probe, in standard deviations of the scores; 0 if these have no spread.
 
     Args:
-        score: of prompts with completions, [completions].
+        score: function that scores prompts with completions, [completions].
         changed: the completions after the change, [completions].
-        scores: of the completions before it, [completions].
+        scores: scores of the completions before it, [completions].
     """
     before = np.asarray(scores, dtype=np.float64)
     spread = float(before.std())

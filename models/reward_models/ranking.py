@@ -70,7 +70,7 @@ def one_against(scores: ArrayLike, right: ArrayLike, wrong: int) -> OneAgainst:
     The number of drawn wrong samples above the right one is hypergeometric. Equal scores are in random order.
 
     Args:
-        scores: of every sample, [prompts, N].
+        scores: scores of every sample, [prompts, N].
         right: 1 for a right sample and 0 for a wrong one, [prompts, N].
         wrong: number of wrong samples that are drawn, 1 or more.
 
@@ -88,7 +88,7 @@ def best_of_n(scores: ArrayLike, truth: ArrayLike, n: int) -> Values:
     """Compute the expected truth of the best of `n` samples by score, [prompts, N] -> [prompts].
 
     Args:
-        scores: of every sample, [prompts, N].
+        scores: scores of every sample, [prompts, N].
         truth: true value of each, [prompts, N].
         n: number of samples that the best is chosen from, 1 to N.
 

@@ -70,7 +70,7 @@ def open_scorer(
     reward model gives a `StepScorer`, one with a goal a `GoalScorer`, one with principles a `PrincipledScorer`.
 
     Args:
-        folder: of the reward model.
+        folder: folder of the reward model.
         codec: the policy's.
         token_budget: tokens of a packed row.
         autocast_for: precision that the model computes in; None for plain float32.

@@ -23,8 +23,8 @@ def step_accuracy(values: Sequence[Sequence[float]], labels: Sequence[Sequence[f
     One half is chance; NaN without such pairs.
 
     Args:
-        values: of each solution's steps, [solutions] of [steps].
-        labels: of the same steps, NaN if not known.
+        values: values of each solution's steps, [solutions] of [steps].
+        labels: labels of the same steps, NaN if not known.
     """
     scores, truth = (np.array([value for row in rows for value in row], dtype=np.float64) for rows in (values, labels))
     scores, truth = scores[~np.isnan(truth)], truth[~np.isnan(truth)] > 0.5
@@ -71,8 +71,8 @@ def first_errors(values: Sequence[Sequence[float]], labels: Sequence[Sequence[fl
     A solution counts if its labels are known up to its first wrong step, or all of them; one without steps does not.
 
     Args:
-        values: of each solution's steps, [solutions] of [steps].
-        labels: of the same steps, NaN if not known.
+        values: values of each solution's steps, [solutions] of [steps].
+        labels: labels of the same steps, NaN if not known.
     """
     tally: dict[bool, list[bool]] = {True: [], False: []}
     for scores, truth in zip(values, labels, strict=True):

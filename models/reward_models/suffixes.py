@@ -61,7 +61,7 @@ def search_suffix(
     """Search a suffix of `length` ids.
 
     Args:
-        score: of prompts with completions, [completions].
+        score: function that scores prompts with completions, [completions].
         prompts: ids, [answers].
         wrong: a wrong completion of each, with its end token, [answers].
         right: a right one of each, with its end token, [answers].
@@ -70,7 +70,7 @@ def search_suffix(
         end: id that ends a completion; the suffix is inserted before it.
         tried: number of candidates per position, drawn without replacement.
         passes: number of passes over all positions.
-        seed: of the draws.
+        seed: seed of the draws.
 
     Raises:
         UserError: there are fewer than two answers, or no candidates.

@@ -156,7 +156,7 @@ def threshold_violations(settings: ReportSettings, report: PolicyReport, fooled:
 
     Args:
         settings: the thresholds.
-        report: of the policy that is to be trained.
+        report: report of the policy that is to be trained.
         fooled: share of wrong answers that a suffix raises above a right one; None if none was searched.
     """
     lines = []

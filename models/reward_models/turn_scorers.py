@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +16,7 @@ from models.learner.packing import Sequences
 from models.method.judge import GenerativeJudge
 from models.policies.folder import check_model_folder
 from models.policies.teacher import check_vocabulary
-from models.policies.value_model import load_value_model
+from models.policies.value_model import load_value_model, vocabulary_of
 from models.reward_models.critic.action_values import ACTION_VALUES, has_action_values, load_action_values
 from models.reward_models.judges.local import LocalJudge
 from models.reward_models.judges.question import SCORE, check_template, fill
@@ -66,10 +65,10 @@ def open_turn_scorer(
     """Open the model of a strategy's scorer; None if the strategy has none, or the policy's own likelihood.
 
     Args:
-        settings: the strategy's.
-        codec: the policy's.
+        settings: the strategy's scorer.
+        codec: the policy's tokenizer.
         learned_from: folder of the reward model that the policy learned from, read if no path is set; None: none.
-        seed: of the judge's votes.
+        seed: seed of the judge's votes.
         after_prompt: ids that the policy needs between prompt and turn.
         token_budget: tokens of a packed row of a reward model; memory only.
         autocast_for: precision that a reward model computes in; None for plain float32.
@@ -111,8 +110,7 @@ def _critic(folder: Path, codec: Codec) -> Read:
         _check_rows(folder, texts.vocabulary, codec)
         return lambda sequences: texts.of_texts(sequences.prompts, sequences.completions)
     critic = load_action_values(place)
-    embeddings: Any = critic.backbone.get_input_embeddings()
-    _check_rows(folder, int(embeddings.weight.shape[0]), codec)
+    _check_rows(folder, vocabulary_of(critic.backbone), codec)
 
     def values(sequences: Sequences) -> list[float]:
         budget = max([16384, *(length + 1 for length in sequences.lengths)])

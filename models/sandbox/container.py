@@ -155,7 +155,7 @@ class _Start:
         """Wait until the fork server reports its layers, and bridge its connections.
 
         Args:
-            programs: for judges, the control connection of the programs' fork server.
+            programs: for judges: the control connection of the programs' fork server.
 
         Raises:
             NotStarted: the container ends, or does not answer.
@@ -222,8 +222,8 @@ def container_command(engine: str, name: str, kind: Kind, settings: SandboxSetti
 
     Args:
         engine: docker or podman.
-        name: of the container.
-        kind: of the fork server's children.
+        name: name of the container.
+        kind: kind of the fork server's children.
         settings: their limits, and the image.
     """
     scratch_mb = 0 if kind == "judge" else settings.scratch_mb

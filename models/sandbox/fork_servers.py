@@ -102,7 +102,7 @@ def start(
     """Start a fork server and wait until it reports its layers.
 
     Args:
-        kind: of its children.
+        kind: kind of its children.
         settings: their limits.
         namespaces: whether it gets its own namespaces.
         programs: a judge's connection to the fork server of programs.
@@ -156,7 +156,7 @@ def settings_of(kind: Kind, settings: SandboxSettings, processes: int | None) ->
     """Return the settings of a fork server that do not depend on where it runs.
 
     Args:
-        kind: of its children.
+        kind: kind of its children.
         settings: their limits.
         processes: limit of the processes of its user; None: none.
     """

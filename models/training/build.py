@@ -57,7 +57,7 @@ def build_learner(
     Args:
         policy: the weights that the training begins with; the same on every rank.
         recipe: the settings.
-        settings: of the optimiser and of compilation.
+        settings: settings of the optimiser and of compilation.
         autocast_for: the autocast dtype for the policy as it learns, None for plain float32.
         ranks: those that learn together.
         frozen: folders of the frozen models on this machine, by role; a companion may start from the judge.
@@ -127,9 +127,9 @@ def open_teachers(
     """Load the frozen models that the policy is distilled from into the learner, in the learner's precision.
 
     Args:
-        learner: of the policy that is distilled.
+        learner: learner of the policy that is distilled.
         tokenizer: the policy's.
-        folders: of models on this machine; that of a judge, which the learner does not read, is skipped.
+        folders: folders of models on this machine; that of a judge, which the learner does not read, is skipped.
         served: the recipe's teacher, which may be at an address.
         trust_remote_code: see `models.policies.build.PolicySettings`.
 

@@ -54,12 +54,12 @@ def gather(
     """Score and select `rollouts`, and those of further prompts while a selector requests it and no reward fails.
 
     Args:
-        resources: with the round's own readings.
+        resources: resources with the round's own readings.
         slots: the parts.
         score: the run's rewards.
         problems: all that prompts can be drawn from.
         rollouts: those that the round has sampled already.
-        number: of the round.
+        number: number of the round.
         meter: records the generation and the stages.
 
     Raises:

@@ -57,7 +57,7 @@ class InFlight(Supply):
         sampling: how each prompt is answered.
         most: greatest age of a token in rounds (k).
         drops: whether groups that would become older are dropped; else the round waits for them.
-        rounds: of the run: no more are requested.
+        rounds: number of rounds of the run; no more are requested.
         done: rounds that were done before.
         meter: records the generation.
     Raises:
@@ -170,7 +170,7 @@ class InFlight(Supply):
         """Return the oldest weights that a token of the group was drawn by, or will have been.
 
         Args:
-            start_versions: by number, the weights that each completion under way began with.
+            start_versions: by number: the weights that each completion under way began with.
             now: the earliest weights that a completion that has not begun can begin with.
         """
         ended_versions = {number: completion.versions[0][1] for number, completion in group.completions.items()}

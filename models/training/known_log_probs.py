@@ -30,7 +30,7 @@ def with_reference(
     many problems to hold: then the loop reads the reference round by round.
 
     Args:
-        problems: with the answers in the data.
+        problems: problems with the answers in the data.
         learner: has the reference.
         rollouts: the source of completions.
         reference: the part of the recipe.

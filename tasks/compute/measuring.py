@@ -95,7 +95,7 @@ def answers(
         policy: the policy to measure.
         recipe: the evaluation settings.
         tokens: the policy's tokenizer and the run's.
-        problems: with prompts in the policy's tokens.
+        problems: problems with prompts in the policy's tokens.
         rewarded: reward model that scores the completions; None: they are not scored.
         strategy: makes the turns; None: they are the policy's own.
         partner: plays the seats of others; None: the recipe's choice.
@@ -226,7 +226,7 @@ def measuring_engine(
         recipe: the evaluation settings.
         codec: the policy's own tokenizer.
         longest: tokens that a prompt and its completion may have together; None: as many as the recipe's have.
-        settings: of the engine; None: the recipe's.
+        settings: settings of the engine; None: the recipe's.
     """
     longest = room_of(policy, recipe) if longest is None else longest
     with borrowed_engine(

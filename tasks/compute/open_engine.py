@@ -94,7 +94,7 @@ def turn_scorer_of(
         home: the state folder.
         codec: the policy's.
         after_prompt: ids that the policy needs between prompt and turn.
-        seed: of the votes of a judge.
+        seed: seed of the votes of a judge.
 
     Raises:
         UserError: see `open_turn_scorer`.

@@ -111,7 +111,7 @@ class Expectations:
         """Run the checks on the rows and return their outcomes, [checks].
 
         Args:
-            rows: with the computed columns, the position in the file as `row`, and `id`.
+            rows: rows with the computed columns, the position in the file as `row`, and `id`.
 
         Raises:
             UserError: a check cannot be run on these columns.

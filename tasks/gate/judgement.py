@@ -98,7 +98,7 @@ def decide(
     """Decide on a candidate from the gate's verdict.
 
     Args:
-        settings: of the gate.
+        settings: settings of the gate.
         champion: version that the candidate was compared with; None: the base model.
         approval: whether a person must approve a promotion.
         failed_training: why its training was stopped; "" if it was not. It is refused whatever an earlier checkpoint is

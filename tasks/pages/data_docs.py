@@ -54,7 +54,7 @@ def page(data: str, files: Sequence[FileFindings], bounds: Mapping[str, Any]) ->
 
     Args:
         data: name of the data set.
-        files: in the order in which they are shown.
+        files: files in the order in which they are shown.
         bounds: the settings that checks name as parameters.
     """
     rows, checks = sum(file.rows for file in files), sum(len(file.findings) for file in files)

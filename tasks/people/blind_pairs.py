@@ -61,7 +61,7 @@ def answer_pairs(
     """Return pairs of sampled answers that differ, for prompts chosen by a hash of their id.
 
     Args:
-        measured: for each prompt, the records of the champion and of the candidate.
+        measured: records of each prompt: of the champion and of the candidate.
         problems: id by the candidate's records -> row of the data set with prompt and answer.
         most: maximum number of pairs.
     """

@@ -146,7 +146,9 @@ def resolve_base(
         UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
     if isinstance(recipe.policy.base, StageSettings):
-        return _with_stage(recipe, recipe.policy.base, newest_start(recipe) if stage is None else stage())
+        version = newest_start(recipe) if stage is None else stage()
+        base = Base(version, f"the recipe {recipe.policy.base.recipe}", of_stage=True)
+        return _with_folder(recipe, base), base
     address = recipe.policy.named_base or ""
     if not is_registered(address):
         return recipe, None
@@ -172,11 +174,6 @@ def current_base(recipe: Recipe) -> tuple[Recipe, Base | None]:
     return _with_folder(recipe, base), base
 
 
-def _with_stage(recipe: Recipe, settings: StageSettings, version: registry.VersionInfo) -> tuple[Recipe, Base]:
-    base = Base(version, f"the recipe {settings.recipe}", of_stage=True)
-    return _with_folder(recipe, base), base
-
-
 def _with_folder(recipe: Recipe, base: Base) -> Recipe:
     policy = replace(recipe.policy, base=str(registered_files(base.version).folder))
     return recipe.model_copy(update={"policy": policy})
@@ -193,7 +190,7 @@ def source_line(recipe: Recipe) -> str:
     """Return the source of a recipe's base model in one line; empty without a base or without a record of its source.
 
     Args:
-        recipe: with its base as a folder, see `resolve_base`.
+        recipe: recipe with its base as a folder, see `resolve_base`.
     """
     named = recipe.policy.named_base
     folder = given_folder(named) if named is not None else None

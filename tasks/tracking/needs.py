@@ -43,23 +43,21 @@ def needed_runs() -> dict[str, Need]:
     from.
     """
     needs: dict[str, Need] = {}
-    listed = {name: registry.versions(name) for name in registry.model_names()}
-    own = {(version.name, version.version): _need(version) for versions in listed.values() for version in versions}
-    for versions in listed.values():
-        for version in versions:  # the stages of a lasting version last too
-            if (need := own[version.name, version.version]).lasting:
-                for stage in lineage.stages_of(version):
-                    if not own[stage.name, stage.version].lasting:
-                        reason = f"{stage.name} version {stage.version}, from which {need.why} was trained"
-                        own[stage.name, stage.version] = Need(reason, lasting=True)
-    for versions in listed.values():
-        for version in versions:
-            need = own[version.name, version.version]
-            facts = registry.facts_of(version)
-            runs = {version.run_id, facts.get(tags.EVALUATION_RUN, ""), *_family(facts.get(tags.RUN, ""))} - {""}
-            for run_id in runs:
-                if run_id not in needs or (need.lasting and not needs[run_id].lasting):
-                    needs[run_id] = need
+    listed = [version for name in registry.model_names() for version in registry.versions(name)]
+    own = {(version.name, version.version): _need(version) for version in listed}
+    for version in listed:  # the stages of a lasting version last too
+        need = own[version.name, version.version]
+        for stage in lineage.stages_of(version) if need.lasting else ():
+            if not own[stage.name, stage.version].lasting:
+                reason = f"{stage.name} version {stage.version}, from which {need.why} was trained"
+                own[stage.name, stage.version] = Need(reason, lasting=True)
+    for version in listed:
+        need = own[version.name, version.version]
+        facts = registry.facts_of(version)
+        runs = {version.run_id, facts.get(tags.EVALUATION_RUN, ""), *_family(facts.get(tags.RUN, ""))} - {""}
+        for run_id in runs:
+            if run_id not in needs or (need.lasting and not needs[run_id].lasting):
+                needs[run_id] = need
     return needs
 
 

@@ -45,6 +45,19 @@ FEW = {
 }
 
 
+def run_here(*arguments: str) -> tuple[int, str, str]:
+    """Run a command in this process. Return exit status, output and error output."""
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("sys.argv", ["rewardflow", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    for number, handler in handlers.items():  # the command's handlers would end the tests without a report
+        signal.signal(number, handler)
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
 def make_project(folder: Path) -> Path:
     """Fill `folder` with the files of a clone, parameters for few rows and recipes/tiny.yaml, and commit them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,17 +171,10 @@ class Project:
 
     def ask(self, *arguments: str, home: Path | None = None) -> tuple[int, str, str]:
         """Run a command that starts no process, in this process. Return exit status, output and error output."""
-        out, err = io.StringIO(), io.StringIO()
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.folder)
             patch.setattr("os.environ", environment(**self.settings(home)))
-            patch.setattr("sys.argv", ["rewardflow", *arguments])
-            with pytest.raises(SystemExit) as ended:
-                main()
-        for number, handler in handlers.items():  # the command's handlers would end the tests without a report
-            signal.signal(number, handler)
-        return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+            return run_here(*arguments)
 
     def run(self, *overrides: str, own_server: bool = False) -> Ran:
         commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=self.folder, text=True).strip()

@@ -1,20 +1,15 @@
 """Tests of `rewardflow evaluate --strategy`: a policy with another policy as its partner, and wrong arguments."""
 
-import io
 import json
 import shutil
-import signal
-import sys
-from contextlib import redirect_stderr
 from pathlib import Path
 
 import mlflow
 import pytest
 import torch
-from project import Project, environment
+from project import Project, environment, run_here
 from running import ROOT, type_in
 
-from flows.command_line import main
 from models.policies.build import load_causal_model
 from models.policies.folder import save_model_folder
 from models.recipes.load import load_recipe
@@ -122,15 +117,9 @@ def test_what_is_wrong_with_the_command_is_one_line_before_anything_starts(
     save_model_folder(tiny_policy(torch.float32), TOKENIZER, tmp_path / "own")
     monkeypatch.setenv("REWARDFLOW_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(ROOT)
-    said = io.StringIO()
     places = {"OWN": str(tmp_path / "own"), "EMPTY": str(tmp_path / "empty")}
     given = [places.get(word, word) for word in arguments]
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with pytest.raises(SystemExit) as ended, redirect_stderr(said):
-        monkeypatch.setattr(sys, "argv", ["rewardflow", "evaluate", *given])
-        main()
-    for number, handler in handlers.items():  # the command's handlers would end the tests without a report
-        signal.signal(number, handler)
-    assert ended.value.code == 1
-    lines = said.getvalue().strip().splitlines()
+    status, _, errors = run_here("evaluate", *given)
+    assert status == 1
+    lines = errors.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ") and line in lines[0]

@@ -1,19 +1,14 @@
 """Tests of `rewardflow evaluate --sweep`: cells are measured once, the choice is logged, and wrong arguments."""
 
-import io
 import json
-import signal
-import sys
-from contextlib import redirect_stderr
 from pathlib import Path
 
 import mlflow
 import pytest
 import torch
-from project import Project, environment
+from project import Project, environment, run_here
 from running import ROOT, type_in
 
-from flows.command_line import main
 from models.policies.folder import save_model_folder
 from models.recipes.load import load_recipe
 from tasks.tracking import store, tags
@@ -84,20 +79,14 @@ def test_a_sweep_measures_its_cells_once_and_logs_the_choice(project: Project, t
     ],
     ids=["neither", "both", "json", "a single strategy's setting", "a bad value", "no key of the recipe"],
 )
-def test_what_is_wrong_with_a_sweep_is_one_line_before_anything_starts(
+def test_a_wrong_argument_of_a_sweep_is_one_line_before_anything_starts(
     arguments: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_model_folder(tiny_policy(torch.float32), TOKENIZER, tmp_path / "own")
     monkeypatch.setenv("REWARDFLOW_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(ROOT)
-    printed = io.StringIO()
     given = [str(tmp_path / "own") if word == "OWN" else word for word in arguments]
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with pytest.raises(SystemExit) as ended, redirect_stderr(printed):
-        monkeypatch.setattr(sys, "argv", ["rewardflow", "evaluate", *given])
-        main()
-    for number, handler in handlers.items():  # the command's handlers would end the tests without a report
-        signal.signal(number, handler)
-    assert ended.value.code == 1
-    lines = printed.getvalue().strip().splitlines()
+    status, _, errors = run_here("evaluate", *given)
+    assert status == 1
+    lines = errors.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ") and line in lines[0]

@@ -6,16 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from models.recipes.places import anchors
 from tests.support.guide import PAGES, ROOT
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 SHOWN = re.compile(r"^\[([^]]+)\]\([^)]+\):\n\n```(?:python|yaml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-
-
-def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, formed as on GitHub."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -23,7 +18,7 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading_of_it(page: Path) ->
     for path, anchor in LINK.findall(page.read_text()):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name}: {path}"
-        assert not anchor or anchor in anchors(target), f"{page.name}: {path}#{anchor}"
+        assert not anchor or anchor in anchors(target.read_text()), f"{page.name}: {path}#{anchor}"
 
 
 def test_the_files_that_the_guide_to_a_new_method_shows_are_the_files_themselves() -> None:

@@ -49,10 +49,10 @@ OWN_ROWS = ("budgets", "tables")
 RECIPES = [
     file
     for file in method_files()
-    if load_recipe(file).schedule is not None
-    and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS, *OWN_ROWS)
-    and load_recipe(file).advantage.trains_policy
-    and load_recipe(file).rollouts.episodes is None
+    if (recipe := load_recipe(file)).schedule is not None
+    and recipe.data.name not in (*TASK_SETS, *EXTRA_SETS, *OWN_ROWS)
+    and recipe.advantage.trains_policy
+    and recipe.rollouts.episodes is None
 ]
 """Recipes that train the policy to answer problems in one turn; docs/agents.md shows what those with episodes learn."""
 RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"

@@ -20,7 +20,7 @@ from models.method.judge import GenerativeJudge
 from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.resources import RunResources
-from models.method.reward import Reward
+from models.method.reward import Reward, TokenReward
 from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.method.slots import Slots
@@ -62,6 +62,16 @@ class Sevens(Reward):
     def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         words = [rollout.text.split() for rollout in rollouts]
         return torch.tensor([actual.count("7") / max(1, len(actual)) for actual in words])
+
+
+class PaidSevens(TokenReward):
+    """A fifth at each token that is 7, so that a completion that was cut has rewards too."""
+
+    name = "paid_sevens"
+
+    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        [seven] = resources.codec.inside(["7"])[0]
+        return [0.2 * (torch.tensor(rollout.completion) == seven).float() for rollout in rollouts]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def reward_model(first: float, gain: float) -> PolicyReport:
     return PolicyReport(9, share, share, share, rank, 0.0, 0.0, best_of, {1: 0.2, 16: 0.9})
 
 
-def test_one_against_nine_of_several_reward_models_is_compared_with_what_the_best_of_n_adds() -> None:
+def test_one_against_nine_of_several_reward_models_is_compared_with_the_gain_of_best_of_n() -> None:
     measured = RewardModelMeasurements(policies={"before training": reward_model(0.5, 0.3)})
     measured.others = {"a/1": reward_model(0.2, 0.1)}
     measured.agreement = {"a/1": 0.75}

@@ -1,4 +1,4 @@
-"""Registered versions of stages: the base of the next recipe, its lineage, and what `gc` and `reproduce` need."""
+"""Registered versions of stages: the base of the next recipe, its lineage, and the needs of `gc` and `reproduce`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

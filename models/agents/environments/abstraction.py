@@ -82,18 +82,18 @@ class Abstraction(Environment):
         if not problem.answer.strip():
             raise UserError(f"problem {problem.id}: it has no answer; environment abstraction needs one")
         work = _Work(self, problem)
-        writer = Seat(_Writer(work), learns=self.learns != "solver")
+        writer = Seat(_WriterView(work), learns=self.learns != "solver")
         solvers = [
-            Seat(_Solving(work, number), learns=self.learns != "writer", answers=self.learns == "writer")
+            Seat(_SolverView(work, number), learns=self.learns != "writer", answers=self.learns == "writer")
             for number in range(self.solutions)
         ]
         alone = [
-            Seat(_Alone(work), learns=False, prompted=True, answers=True)
+            Seat(_BaselineView(work), learns=False, prompted=True, answers=True)
             for _ in range(self.solutions if self.baseline else 0)
         ]
         return [writer, *solvers, *alone]
 
-    def open(self, problem: Problem) -> _Writer:  # type: ignore[override]
+    def open(self, problem: Problem) -> _WriterView:  # type: ignore[override]
         """Raise an error, because an episode has several seats.
 
         Raises:
@@ -116,7 +116,7 @@ class Abstraction(Environment):
         return (prompt, f"{opening}{text}"), (prompt, f"{TURNS}{self._given(text)}{TURNS}{solution}")
 
     def _given(self, abstraction: str) -> str:
-        """Return what the solver reads after the problem; empty for an empty abstraction."""
+        """Return the text that the solver reads after the problem; empty for an empty abstraction."""
         return filled(self.gives, {"prepared": abstraction}) if abstraction else ""
 
 
@@ -156,7 +156,7 @@ class _Work:
         return fmean(self.right.values()) - (fmean(self.alone) if self.alone else 0.0)
 
 
-class _Writer:
+class _WriterView:
     """The writer's view."""
 
     def __init__(self, work: _Work) -> None:
@@ -180,7 +180,7 @@ class _Writer:
         return None
 
 
-class _Solving:
+class _SolverView:
     """The view of a solution under the abstraction."""
 
     def __init__(self, work: _Work, number: int) -> None:
@@ -206,7 +206,7 @@ class _Solving:
         return None
 
 
-class _Alone:
+class _BaselineView:
     """The view of a solution without the abstraction."""
 
     def __init__(self, work: _Work) -> None:

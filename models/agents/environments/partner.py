@@ -15,27 +15,23 @@ held-out problems have others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Literal
 
 from pydantic import NonNegativeFloat
 
+from models.agents.play.frozen_partner import FrozenPartner
 from models.agents.play.scenes import Brief, Comfort, Consult, Direct, Scene, SceneSpeaker
-from models.base.errors import UserError
-from models.method.environment import Environment, EnvironmentAnswer, Info, Seat
+from models.method.environment import EnvironmentAnswer, Info, Seat
 from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
 
 
 @part("partner")
-class Partner(Environment):
+class Partner(FrozenPartner):
     """A scene that the policy plays with a frozen model."""
 
-    several = True
-    asks_frozen = True
     scene: Literal["consult", "direct", "brief", "comfort"] = "consult"
     """The scene that is played."""
     model: ContentPath = ""
@@ -45,28 +41,11 @@ class Partner(Environment):
     cost: NonNegativeFloat = 0.05
     """Cost of a check (direct)."""
 
-    @property
-    def frozen(self) -> Path | None:
-        """Model folder of the partner, if the recipe names one; None: the policy that the run began with."""
-        return Path(self.model) if self.model else None
-
-    def with_partner(self, partner: Path) -> Partner:
-        """Return the environment with the model in the folder `partner` as the partner."""
-        return replace(self, model=str(partner))
-
     def seats(self, problem: Problem) -> Sequence[Seat]:
         """Return the seats of the policy and the partner."""
         shared = _SharedScene(self._scene(), Random(problem.prompt))
         partner = Seat(_Side(shared, "partner"), "frozen", learns=False, prompt=problem.prompt, forgets=True)
         return Seat(_Side(shared, "policy")), partner
-
-    def open(self, problem: Problem) -> _Side:  # type: ignore[override]
-        """Raise an error, because the policy cannot play alone.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError("environment partner: its episodes have two seats")
 
     def _scene(self) -> Scene:
         if self.scene == "consult":

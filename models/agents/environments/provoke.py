@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
+from models.agents.play.frozen_partner import FrozenPartner
 from models.answers.patterns import compiled
 from models.base.errors import UserError
-from models.method.environment import Environment, EnvironmentAnswer, Info, Seat
+from models.method.environment import EnvironmentAnswer, Info, Seat
 from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
@@ -32,11 +31,9 @@ _ARROW = " -> "
 
 
 @part("provoke")
-class Provoke(Environment):
+class Provoke(FrozenPartner):
     """A frozen target that answers the policy's request."""
 
-    several = True
-    asks_frozen = True
     model: ContentPath = ""
     """Model folder of the target; empty: the policy that the run began with."""
     prompt: str = ""
@@ -60,15 +57,6 @@ class Provoke(Environment):
             pattern: str = vars(self)[name]
             object.__setattr__(self, f"_{name}", compiled(pattern, f"{where}.{name}", re.IGNORECASE))
 
-    @property
-    def frozen(self) -> Path | None:
-        """Model folder of the target, if the recipe names one; None: the policy that the run began with."""
-        return Path(self.model) if self.model else None
-
-    def with_partner(self, partner: Path) -> Provoke:
-        """Return the environment with the model in the folder `partner` as the target."""
-        return replace(self, model=str(partner))
-
     def seats(self, problem: Problem) -> Sequence[Seat]:
         """Return the seats of the policy and the target.
 
@@ -80,14 +68,6 @@ class Provoke(Environment):
         shared = _Exchange(self)
         target = Seat(_Side(shared, "target"), "frozen", learns=False, prompt="", prompted=True)
         return Seat(_Side(shared, "policy"), prompt=self.prompt or None), target
-
-    def open(self, problem: Problem) -> _Side:  # type: ignore[override]
-        """Raise an error, because the policy cannot play alone.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError("environment provoke: its episodes have two seats")
 
     def _request(self, turn: str) -> str:
         """Return the request of the policy's turn, without space around it; empty if it contains none."""

@@ -14,13 +14,13 @@ the share of right answers of the solver, and the episode is solved if the first
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from models.agents.play.frozen_partner import FrozenPartner
 from models.agents.play.preparation import (
     WorkedExample,
     asked_step,
@@ -39,7 +39,7 @@ from models.base.bounds import Number, Positive, Seed
 from models.base.errors import UserError
 from models.base.source_code import GivenFile, read_text_file
 from models.datasets.schema import TURNS
-from models.method.environment import Environment, EnvironmentAnswer, Info, Seat
+from models.method.environment import EnvironmentAnswer, Info, Seat
 from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath, RecipePath
 from models.method.registry import part
@@ -50,32 +50,30 @@ FORMS = {
     "examples": "{prepared}\n\n{prompt}",
     "subproblems": "{prompt}\n{prepared}",
 }
-"""What the solver reads by default, for each mode."""
+"""Default of the text that the solver reads, for each mode."""
 
 
 @part("solver")
-class Solver(Environment):
+class Solver(FrozenPartner):
     """A frozen model that solves what the policy prepares."""
 
-    several = True
-    asks_frozen = True
     needs_answers = True
     mode: Literal["hint", "examples", "subproblems"] = "hint"
-    """What the policy prepares: a hint, the numbers of worked examples, or sub-questions that the solver answers."""
+    """Kind of the preparation: a hint, the numbers of worked examples, or sub-questions that the solver answers."""
     model: ContentPath = ""
     """Model folder of the solver; empty: the policy that the run began with."""
     prepared: Literal["policy", "nothing", "random"] = "policy"
-    """Source of what is prepared. nothing: the solver reads the problem alone, whatever the policy writes. random, for
+    """Source of the preparation. nothing: the solver reads the problem alone, whatever the policy writes. random, for
     examples: they are drawn at random. The last two are baselines of an evaluation."""
     draw: Seed | None = None
     """Seed of one random draw of examples that all problems share; null: each episode has a draw of its own."""
     asks: str = ""
     """Text that the policy reads after the problem; empty: nothing."""
     form: str = ""
-    """What the solver reads, with `{prompt}` and `{prepared}`; empty: a form for the mode."""
+    """Text that the solver reads, with `{prompt}` and `{prepared}`; empty: a form for the mode."""
     question: str = "{prompt}\n{prepared}{question}"
-    """What the solver reads for a sub-question, `{question}`; `{prepared}` are the earlier ones with their answers, on
-    lines of their own."""
+    """Text that the solver reads for a sub-question, `{question}`; `{prepared}` are the earlier ones with their
+    answers, on lines of their own."""
     questions: Annotated[int, Field(ge=1, le=64)] = 4
     """Most sub-questions; after the last, the solver answers the whole. `rollouts.turns` must be at least this."""
     ends: str = "done"
@@ -135,15 +133,6 @@ class Solver(Environment):
         """
         self._pool()
 
-    @property
-    def frozen(self) -> Path | None:
-        """Model folder of the solver, if the recipe names one; None: the policy that the run began with."""
-        return Path(self.model) if self.model else None
-
-    def with_partner(self, partner: Path) -> Solver:
-        """Return the environment with the model in the folder `partner` as the solver."""
-        return replace(self, model=str(partner))
-
     def seats(self, problem: Problem) -> Sequence[Seat]:
         """Return the seats of the solver, one for each final answer, and of the policy.
 
@@ -158,14 +147,6 @@ class Solver(Environment):
             for number in range(self.answers)
         ]
         return [*solvers, Seat(_PolicyView(work))]
-
-    def open(self, problem: Problem) -> _PolicyView:  # type: ignore[override]
-        """Raise an error, because the policy cannot play alone.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError("environment solver: its episodes have two seats")
 
     @property
     def most_lessons(self) -> int:
@@ -211,17 +192,17 @@ class Solver(Environment):
         return ((prompt, self._turns(TURNS.join(turns), solution)), *exchanges, whole)
 
     def _turns(self, turns: str, attempt: str) -> str:
-        """Return the policy's turns after what it reads first, as a demonstration of several turns."""
+        """Return the policy's turns after the text that it reads first, as a demonstration of several turns."""
         opening = self._opening(attempt if self.attempt else "")
         return f"{TURNS}{opening}{TURNS}{turns}" if opening else turns
 
     def _opening(self, attempt: str) -> str:
-        """Return what the policy reads after the problem."""
+        """Return the text that the policy reads after the problem."""
         listed = [f"{number}: {text.prompt}" for number, text in enumerate(self._pool(), 1)] if self.listed else []
         return "\n".join(text for text in (attempt, *listed, self.asks) if text)
 
     def _question(self, prompt: str, known: Sequence[str], question: str) -> str:
-        """Return what the solver reads for a sub-question."""
+        """Return the text that the solver reads for a sub-question."""
         lines = "".join(f"{line}\n" for line in known)
         return filled(self.question, {"prompt": prompt, "prepared": lines, "question": question})
 
@@ -237,15 +218,15 @@ class Solver(Environment):
 
 
 class _Work:
-    """What is prepared for a problem, and the solver's answers; shared by all seats of an episode."""
+    """Preparation of a problem and the solver's answers, shared by all seats of an episode."""
 
     def __init__(self, settings: Solver, problem: Problem, pool: Sequence[WorkedExample]) -> None:
         self._settings, self._problem, self._pool = settings, problem, pool
         self._seed = 0
         self.prompts: list[str | None] = []
-        """What each seat of the solver is to read next, [seats]."""
+        """Text that each seat of the solver reads next, [seats]."""
         self.text: str | None = None
-        """What the policy is to read next."""
+        """Text that the policy reads next."""
         self.outcome: EnvironmentAnswer | None = None
         """The end of the episode, as the policy reads it."""
         self._known: list[str] = []

@@ -25,7 +25,7 @@ from models.agents.gateway.answers import ProgramAnswer
 from models.agents.gateway.calls import Chain, RecordedCall, chains
 from models.agents.gateway.conversation import Conversations, Prompt
 from models.agents.gateway.program_request import BadRequest, ProgramRequest, read_request
-from models.agents.gateway.replies import reply_of, stop_ids
+from models.agents.gateway.replies import reply_of
 from models.agents.gateway.runners import (
     Function,
     ProgramFailed,
@@ -36,6 +36,7 @@ from models.agents.gateway.runners import (
     outcome_of,
 )
 from models.agents.gateway.server import Gateway, PendingRequest, ProgramEnd, Refused
+from models.agents.gateway.token_texts import stop_ids
 from models.answers.answers import same_answer
 from models.base.errors import shortened
 from models.base.source_code import SourceCode

@@ -82,7 +82,7 @@ def chains(calls: Sequence[RecordedCall]) -> list[Chain]:
     The first call that continues another extends its chain, and any other begins a branch there.
 
     Args:
-        calls: in the order in which they were made.
+        calls: calls in the order in which they were made.
     """
     parent_of = parents(calls)
     members: list[list[int]] = []

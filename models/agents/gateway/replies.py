@@ -38,13 +38,6 @@ class Reply:
     choice: AnswerChoice
 
 
-def stop_ids(codec: Codec, stops: Sequence[str]) -> tuple[int, ...]:
-    """Return the ids of all tokens that contain a stop text, at which an engine can end a completion early."""
-    if not stops:
-        return ()
-    return tuple(token for token, text in enumerate(codec.token_texts) if any(stop in text for stop in stops))
-
-
 def reply_of(codec: Codec, generated: Generated, request: ProgramRequest, begun: str, seed: int) -> Reply:
     """Make the reply.
 

@@ -29,6 +29,13 @@ def token_texts(codec: Codec, tokens: Sequence[int]) -> list[str]:
     return texts
 
 
+def stop_ids(codec: Codec, stops: Sequence[str]) -> tuple[int, ...]:
+    """Return the ids of all tokens that contain a stop text, at which an engine can end a completion early."""
+    if not stops:
+        return ()
+    return tuple(token for token, text in enumerate(codec.token_texts) if any(stop in text for stop in stops))
+
+
 def cut_at_stop(texts: Sequence[str], stops: Sequence[str]) -> tuple[int, int] | None:
     """Return how much of a completion remains if it ends at the first stop text.
 

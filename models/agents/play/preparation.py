@@ -50,7 +50,7 @@ def filled(form: str, values: Mapping[str, str]) -> str:
 
 
 def with_prepared(form: str, prompt: str, prepared: str) -> str:
-    """Return what the solver reads: the form filled in, or the prompt alone if nothing was prepared."""
+    """Return the text that the solver reads: the form filled in, or the prompt alone if nothing was prepared."""
     return filled(form, {"prompt": prompt, "prepared": prepared}) if prepared else prompt
 
 

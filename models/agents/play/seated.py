@@ -154,9 +154,7 @@ def _end_together(episode_seats: Sequence[_EpisodeSeat]) -> None:
             each.playing.end(cuts[each.game])
 
 
-def _read(
-    episode_seats: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel], max_tokens: int
-) -> None:  # fmt: skip
+def _read(episode_seats: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel], max_tokens: int) -> None:
     """Append the unread texts of the seats to move to their tokens; a seat that forgets drops its tokens first."""
     for each in episode_seats:
         if each.waits or each.unread is None:

@@ -26,6 +26,7 @@ from itertools import islice
 
 from torch import Tensor
 
+from models.agents.gateway.token_texts import stop_ids
 from models.agents.play.tree import Expansion, Growth, Node, SearchTree
 from models.answers.exact import is_right
 from models.base.seeds import completion_seed
@@ -66,10 +67,7 @@ class StepSearch:
     @cached_property
     def _stops(self) -> tuple[int, ...]:
         """Stop ids of a draw, in addition to those that end a completion."""
-        if self.estimate_share < 1:
-            return ()
-        texts = self.codec.text([[token] for token in range(self.engine.vocabulary)])
-        return tuple(token for token, text in enumerate(texts) if any(mark in text for mark in self.marks))
+        return () if self.estimate_share < 1 else stop_ids(self.codec, self.marks)
 
     def _wave(
         self,

@@ -19,7 +19,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, not_greedy, request_of_call
 from models.agents.turn_scorer import Scorer, ScorerSettings
 from models.base.bounds import Temperature
 from models.base.errors import UserError
@@ -94,7 +94,7 @@ class Beam(Strategy):
         marked = policy.marked_tokens(self.marks)
         if not marked:
             raise UserError(f"strategy.marks: no token of the policy holds {', '.join(map(repr, self.marks))}")
-        sampling = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        sampling = not_greedy(drawing, self.temperature)
         beams = [[Beginning()] for _ in requests]
         values = [[0.0] for _ in requests]
         for step in range(self.steps):
@@ -151,16 +151,9 @@ class Beam(Strategy):
         pools: Sequence[Sequence[Beginning]],
     ) -> tuple[list[list[Beginning]], list[list[float]]]:
         """Return the `width` beginnings of highest value of each turn, and their values, [requests]."""
-        flat = iter(
-            policy.values(
-                self.scorer,
-                [request.prompt for request, pool in zip(requests, pools, strict=True) for _ in pool],
-                [beginning.tokens for pool in pools for beginning in pool],
-            )
-        )
+        rows = policy.value_rows(self.scorer, requests, [[beginning.tokens for beginning in pool] for pool in pools])
         beams, values = [], []
-        for pool in pools:
-            own = [next(flat) for _ in pool]
+        for pool, own in zip(pools, rows, strict=True):
             # A beginning that was cut can never become a turn that ended by itself, so it is kept last.
             order = sorted(
                 range(len(pool)), key=lambda place: (pool[place].over and not pool[place].finished, -own[place])

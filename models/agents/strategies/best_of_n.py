@@ -63,29 +63,9 @@ class BestOfN(Strategy):
         rows = drafts_of(policy, requests, drawing, self.drafts, self.temperature)
         if self.drafts == 1:
             return [draft for (draft,) in rows]
-        return best_of_rows(policy, self.scorer, requests, rows)
-
-
-def best_of_rows(
-    policy: CountedPolicy,
-    scorer: ScorerSettings,
-    requests: Sequence[CompletionRequest],
-    rows: Sequence[Sequence[Generated]],
-) -> list[Generated]:
-    """Return the draft of highest value of each row, [requests]; the first of equals, and a cut one only if all are.
-
-    Args:
-        policy: opens the scorer and counts its tokens.
-        scorer: of the drafts.
-        requests: of the turns, [requests].
-        rows: the drafts of each turn, [requests][drafts], at least one each.
-    """
-    values = iter(
-        policy.values(
-            scorer,
-            [request.prompt for request, row in zip(requests, rows, strict=True) for _ in row],
-            [draft.tokens for row in rows for draft in row],
-        )
-    )
-    worth = [[(draft.finished, next(values)) for draft in row] for row in rows]
-    return [row[values_of.index(max(values_of))] for row, values_of in zip(rows, worth, strict=True)]
+        values = policy.value_rows(self.scorer, requests, [[draft.tokens for draft in row] for row in rows])
+        turns = []
+        for row, own in zip(rows, values, strict=True):
+            worth = [(draft.finished, value) for draft, value in zip(row, own, strict=True)]
+            turns.append(row[worth.index(max(worth))])
+        return turns

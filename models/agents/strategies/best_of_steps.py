@@ -23,25 +23,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Annotated
 
 import torch
 from pydantic import Field, NonNegativeFloat
 
+from models.agents.frozen_models import engine_of
 from models.agents.strategies.masked_actions import chosen_action
 from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, drafts_of
 from models.agents.turn_scorer import NO_SCORER, Scorer
 from models.base.bounds import Temperature
 from models.base.errors import UserError
-from models.engines.engine import CompletionRequest, Engine, EngineSettings, Generated, TokenSampling
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.engines.random_points import TOKENS, points_of
-from models.engines.transformers_engine import TransformersEngine
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
-from models.policies.folder import check_model_folder
-from models.text.end_ids import ends_of_folder
 
 
 @part("best_of_steps")
@@ -88,7 +84,7 @@ class BestOfSteps(Strategy):
             UserError: no model of values is named, it has other tokens than the policy, or the scorer is not open.
         """
         if self.scorer.name == "none":
-            values_model = _open_model(self.values, "values", policy.vocabulary)
+            values_model = _open_model(self.values, "values", policy)
         rows = drafts_of(policy, requests, drawing, self.candidates, self.temperature)
         prompts = [tuple(request.prompt) for request, row in zip(requests, rows, strict=True) for _ in row]
         turns = [turn.tokens for row in rows for turn in row]
@@ -118,7 +114,7 @@ class BestOfSteps(Strategy):
         distinct = list(dict.fromkeys(rows))
         of_prompts, of_turns = [prompt for prompt, _ in distinct], [ids for _, ids in distinct]
         if self.reference:
-            reference = _sums(_open_model(self.reference, "reference", policy.vocabulary), of_prompts, of_turns)
+            reference = _sums(_open_model(self.reference, "reference", policy), of_prompts, of_turns)
         else:
             reference = policy.score(of_prompts, of_turns)
         scored = zip(distinct, _sums(values, of_prompts, of_turns), reference, strict=True)
@@ -130,20 +126,7 @@ def _sums(model: Engine, prompts: Sequence[Sequence[int]], turns: Sequence[Seque
     return [sum(row) for row in model.score(prompts, turns)]
 
 
-def _open_model(folder_name: str, setting: str, vocabulary: int) -> Engine:
+def _open_model(folder_name: str, setting: str, policy: CountedPolicy) -> Engine:
     if not folder_name:
         raise UserError(f"strategy.{setting}: name the model folder of a policy that step_q has trained")
-    folder = Path(folder_name).expanduser()
-    check_model_folder(folder)
-    return _open_folder(folder.absolute(), (folder / "config.json").stat().st_mtime_ns, vocabulary)
-
-
-@lru_cache(maxsize=2)
-def _open_folder(folder: Path, changed: int, vocabulary: int) -> Engine:
-    """Open a frozen model and keep it open from wave to wave; `changed` is the time at which its folder was written."""
-    engine = TransformersEngine(
-        folder, EngineSettings(name="transformers", precision="float32"), end=ends_of_folder(folder)
-    )
-    if engine.vocabulary != vocabulary:
-        raise UserError(f"strategy: {folder} has {engine.vocabulary} tokens, and the policy {vocabulary}")
-    return engine
+    return engine_of(folder_name, policy)

@@ -10,7 +10,7 @@ state and agent grounding), with a model of 175B; here it applies to each turn, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +20,9 @@ from models.base.bounds import Count
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
+CRITIQUE = "Review your previous answer and find problems with your answer."
+IMPROVE = "Based on the problems you found, improve your answer."
+
 
 @part("criticise_improve")
 class CriticiseImprove(Strategy):
@@ -28,9 +31,9 @@ class CriticiseImprove(Strategy):
     source = SourcePaper(48, "Language Models can Solve Computer Tasks (RCI, arXiv 2303.17491)")
     rounds: Annotated[int, Field(ge=1, le=16)] = 1
     """Rounds of critique and improvement."""
-    critique: str = "Review your previous answer and find problems with your answer."
+    critique: str = CRITIQUE
     """Request after a draft."""
-    improve: str = "Based on the problems you found, improve your answer."
+    improve: str = IMPROVE
     """Request after a critique."""
     extra_tokens: Count = 512
     """Tokens in addition to prompt and episode that the engine needs room for: questions, critiques and drafts."""
@@ -47,27 +50,52 @@ class CriticiseImprove(Strategy):
         drafts = policy.draft(requests, drawing)
         histories = [tuple(request.prompt) for request in requests]
         for number in range(self.rounds):
-            calls = (1 + 2 * number, 2 + 2 * number)
-            places = [place for place, draft in enumerate(drafts) if draft.finished]
-            critique_prompts = [
-                policy.extended(histories[place], drafts[place].tokens, self.critique) for place in places
-            ]
-            critiques = policy.answer(
-                [
-                    request_of_call(requests[place], calls[0], ids)
-                    for place, ids in zip(places, critique_prompts, strict=True)
-                ],
-                drawing,
-            )
-            improve_prompts = [
-                (place, policy.extended(ids, critique.tokens, self.improve))
-                for place, ids, critique in zip(places, critique_prompts, critiques, strict=True)
-                if critique is not None and critique.finished
-            ]
-            new_drafts = policy.answer(
-                [request_of_call(requests[place], calls[1], ids) for place, ids in improve_prompts], drawing
-            )
-            for (place, ids), draft in zip(improve_prompts, new_drafts, strict=True):
-                if draft is not None and draft.finished:
-                    histories[place], drafts[place] = ids, draft
+            criticised = {
+                place: policy.extended(histories[place], draft.tokens, self.critique)
+                for place, draft in enumerate(drafts)
+                if draft.finished
+            }
+            new_drafts = improved_drafts(policy, requests, criticised, self.improve, drawing, 1 + 2 * number)
+            for place, (history, draft) in new_drafts.items():
+                histories[place], drafts[place] = history, draft
         return drafts
+
+
+def improved_drafts(
+    policy: CountedPolicy,
+    requests: Sequence[CompletionRequest],
+    criticised: Mapping[int, tuple[int, ...]],
+    improve: str,
+    drawing: TokenSampling,
+    call: int,
+) -> dict[int, tuple[tuple[int, ...], Generated]]:
+    """Let the policy criticise drafts and improve them.
+
+    Args:
+        policy: generates critiques and drafts.
+        requests: requests of the turns, [requests].
+        criticised: index of a request -> ids of its history, its draft and the question after the draft.
+        improve: question after a critique.
+        drawing: how tokens are drawn.
+        call: number of the critique among the calls of a turn; the improvement has the next.
+
+    Returns:
+        Index of a request -> ids up to the new draft, and the new draft. A critique or draft that did not end, or has
+        no room, is left out.
+    """
+    critiques = policy.answer(
+        [request_of_call(requests[place], call, ids) for place, ids in criticised.items()], drawing
+    )
+    histories = {
+        place: policy.extended(ids, critique.tokens, improve)
+        for (place, ids), critique in zip(criticised.items(), critiques, strict=True)
+        if critique is not None and critique.finished
+    }
+    drafts = policy.answer(
+        [request_of_call(requests[place], call + 1, ids) for place, ids in histories.items()], drawing
+    )
+    return {
+        place: (ids, draft)
+        for (place, ids), draft in zip(histories.items(), drafts, strict=True)
+        if draft is not None and draft.finished
+    }

@@ -24,9 +24,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from models.agents.strategies.masked_actions import listed_actions
 from models.agents.strategy import CountedPolicy, SourcePaper, Strategy
 from models.agents.turn_scorer import NO_SCORER, Scorer, log_value
-from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.engines.voice import AddedTerm, JointDecoding, TermState
 from models.method.registry import part
@@ -67,27 +67,17 @@ class Grounded(Strategy):
         Raises:
             UserError: no actions are listed, or more than `most_actions`.
         """
-        listed: dict[Listed, tuple[str, ...]] = {}
-        for request in requests:
-            listed.setdefault(_key(request), self._actions(request))
-        keys = list(listed)
-        ids = [policy.ids(listed[key]) for key in keys]
-        prompts = [prompt for (prompt, _), turns in zip(keys, ids, strict=True) for _ in turns]
-        values = iter(policy.values(self.scorer, prompts, [turn for turns in ids for turn in turns]))
-        scores = [[log_value(next(values), self.scorer.scale) for _ in turns] for turns in ids]
-        tries = {key: prefix_scores(turns, row) for key, turns, row in zip(keys, ids, scores, strict=True)}
+        distinct = {_key(request): request for request in requests}
+        ids = [
+            policy.ids(listed_actions(request, self.actions, self.most_actions, self.name))
+            for request in distinct.values()
+        ]
+        values = policy.value_rows(self.scorer, list(distinct.values()), ids)
+        tries = {
+            key: prefix_scores(turns, [log_value(value, self.scorer.scale) for value in row])
+            for key, turns, row in zip(distinct, ids, values, strict=True)
+        }
         return policy.draft(requests, drawing, JointDecoding(terms=(GroundedTerm(tries, self.weight),)))
-
-    def _actions(self, request: CompletionRequest) -> tuple[str, ...]:
-        actions = tuple(dict.fromkeys(request.actions or self.actions))
-        if not actions:
-            raise UserError("strategy grounded: the environment lists no actions; name them as strategy.actions=[...]")
-        if len(actions) > self.most_actions:
-            raise UserError(
-                f"strategy grounded: the environment lists {len(actions)} actions, and strategy.most_actions is "
-                f"{self.most_actions}"
-            )
-        return actions
 
 
 PrefixScores = Mapping[tuple[int, ...], Mapping[int, float]]
@@ -127,11 +117,11 @@ class GroundedTerm(AddedTerm):
 
     def begin(self, requests: Sequence[CompletionRequest], group_size: int) -> TermState:
         """See `AddedTerm.begin`."""
-        return _Written([self.tries[_key(request)] for request in requests], self.weight)
+        return _PrefixState([self.tries[_key(request)] for request in requests], self.weight)
 
 
-class _Written(TermState):
-    """The beginnings that were written so far."""
+class _PrefixState(TermState):
+    """Beginning of the action in each row."""
 
     def __init__(self, tries: Sequence[PrefixScores], weight: float) -> None:
         self.tries, self.weight = tries, weight

@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import Field
 
 from models.agents.play.preparation import check_form, filled
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, not_greedy, request_of_call
 from models.answers.ballot import winner
 from models.base.bounds import Count, Temperature
 from models.base.errors import UserError
@@ -68,8 +68,7 @@ class Hints(Strategy):
         self, policy: CountedPolicy, requests: Sequence[CompletionRequest], drawing: TokenSampling
     ) -> list[Generated]:
         """Return the turn of each request, [requests]."""
-        several = self.hints + self.solutions > 1 and not drawing.temperature
-        sampling = replace(drawing, temperature=self.temperature) if several else drawing
+        sampling = not_greedy(drawing, self.temperature) if self.hints + self.solutions > 1 else drawing
         histories = self._histories(policy, requests, sampling)
         calls = [
             request_of_call(request, number, own[number % len(own)])

@@ -126,11 +126,13 @@ class MaskedActions(Strategy):
         """Return the log-prob plus the weighted log value of each action, [requests][actions]."""
         if self.scorer.name == "none" or not self.value_weight:
             return rows
-        prompts = [request.prompt for request, given in zip(requests, turns, strict=True) for _ in given]
-        values = iter(policy.values(self.scorer, prompts, [ids for given in turns for ids in given]))
+        values = policy.value_rows(self.scorer, requests, turns)
         return [
-            [log_prob + self.value_weight * log_value(next(values), self.scorer.scale) for log_prob in row]
-            for row in rows
+            [
+                log_prob + self.value_weight * log_value(value, self.scorer.scale)
+                for log_prob, value in zip(row, own, strict=True)
+            ]
+            for row, own in zip(rows, values, strict=True)
         ]
 
     def _choose(self, policy: CountedPolicy, requests: Sequence[CompletionRequest]) -> list[ReasoningMode]:
@@ -142,17 +144,29 @@ class MaskedActions(Strategy):
         return [self.ways[row.index(max(row))] for row in rows]
 
     def _admitted(self, request: CompletionRequest, way: ReasoningMode) -> list[str]:
-        actions = list(dict.fromkeys(request.actions or self.actions))
-        if not actions:
-            raise UserError(
-                "strategy masked_actions: the environment lists no actions; name them as strategy.actions=[...]"
-            )
-        if len(actions) > self.most_actions:
-            raise UserError(
-                f"strategy masked_actions: the environment lists {len(actions)} actions, and strategy.most_actions is "
-                f"{self.most_actions}"
-            )
-        return way.admits(actions)
+        return way.admits(listed_actions(request, self.actions, self.most_actions, self.name))
+
+
+def listed_actions(request: CompletionRequest, given: Sequence[str], most: int, strategy: str) -> tuple[str, ...]:
+    """Return the different actions of a step, in their order.
+
+    Args:
+        request: request of the turn, with the actions that the environment lists.
+        given: actions if the environment lists none.
+        most: largest number of actions.
+        strategy: name of the strategy, for the error.
+
+    Raises:
+        UserError: the list of actions is empty or too long.
+    """
+    actions = tuple(dict.fromkeys(request.actions or given))
+    if not actions:
+        raise UserError(f"strategy {strategy}: the environment lists no actions; name them as strategy.actions=[...]")
+    if len(actions) > most:
+        raise UserError(
+            f"strategy {strategy}: the environment lists {len(actions)} actions, and strategy.most_actions is {most}"
+        )
+    return actions
 
 
 def chosen_action(log_probs: torch.Tensor, temperature: float, point: float) -> int:

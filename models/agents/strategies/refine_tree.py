@@ -32,7 +32,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
+from models.agents.strategies.criticise_improve import CRITIQUE, IMPROVE, improved_drafts
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, not_greedy, request_of_call
 from models.agents.turn_scorer import NO_SCORER, Scorer
 from models.answers.answers import extract_answer
 from models.base.bounds import Count, Temperature
@@ -144,9 +145,9 @@ class RefineTree(Strategy):
     """Temperature of critiques, rewritten answers and scores if the turn would be greedy."""
     scorer: Scorer = NO_SCORER
     """Scorer of the answers; none: the policy scores them itself, from -100 to 100."""
-    critique: str = "Review your previous answer and find problems with your answer."
+    critique: str = CRITIQUE
     """Request for a critique of an answer."""
-    improve: str = "Based on the problems you found, improve your answer."
+    improve: str = IMPROVE
     """Request for a better answer."""
     grade: str = (
         "Score your previous answer from -100 to 100, with strict standards and never above 95. Write only the score."
@@ -174,7 +175,7 @@ class RefineTree(Strategy):
             UserError: the scorer's model is not open.
         """
         roots = [RefinedAnswer(turn) for turn in policy.draft(requests, drawing)]
-        sampling = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        sampling = not_greedy(drawing, self.temperature)
         points = [random.Random(request_of_call(request, CHOICE).seed) for request in requests]
         grown = [place for place, root in enumerate(roots) if root.turn.finished]
         for number in range(self.refinements):
@@ -201,26 +202,12 @@ class RefineTree(Strategy):
         call: int,
     ) -> dict[int, RefinedAnswer]:
         """Return a new answer below each selected one, by place; those that did not end are missing."""
-        asked = {
+        criticised = {
             place: policy.extended(requests[place].prompt, node.turn.tokens, self.critique)
             for place, node in selected.items()
         }
-        critiques = policy.answer(
-            [request_of_call(requests[place], call, ids) for place, ids in asked.items()], sampling
-        )
-        improved = {
-            place: policy.extended(ids, critique.tokens, self.improve)
-            for (place, ids), critique in zip(asked.items(), critiques, strict=True)
-            if critique is not None and critique.finished
-        }
-        answers = policy.answer(
-            [request_of_call(requests[place], call + 1, ids) for place, ids in improved.items()], sampling
-        )
-        return {
-            place: RefinedAnswer(answer, selected[place])
-            for place, answer in zip(improved, answers, strict=True)
-            if answer is not None and answer.finished
-        }
+        answers = improved_drafts(policy, requests, criticised, self.improve, sampling, call)
+        return {place: RefinedAnswer(answer, selected[place]) for place, (_, answer) in answers.items()}
 
     def _score(
         self,

@@ -19,10 +19,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, request_of_call
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, not_greedy, request_of_call
 from models.agents.turn_scorer import NO_SCORER, Scorer
+from models.answers.patterns import compiled
 from models.base.bounds import Number, Temperature
-from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
@@ -48,10 +48,7 @@ class Verified(Strategy):
     """Temperature of the second and later tries if the turn would be greedy, because greedy tries are all the same."""
 
     def __post_init__(self) -> None:
-        try:
-            re.compile(self.pattern)
-        except re.error as error:
-            raise UserError(f"strategy.pattern: {self.pattern!r} is not a regular expression ({error})") from None
+        compiled(self.pattern, "strategy.pattern")
 
     @property
     def most_calls(self) -> int:
@@ -73,7 +70,7 @@ class Verified(Strategy):
         turns: dict[int, Generated] = {}
         worth: dict[int, tuple[bool, float]] = {}
         failed = list(range(len(requests)))
-        again = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        again = not_greedy(drawing, self.temperature)
         for number in range(self.tries):
             tried = policy.draft(
                 [request_of_call(requests[place], number) for place in failed], again if number else drawing

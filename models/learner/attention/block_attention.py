@@ -34,7 +34,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: b
     Args:
         query: [batch, queries, size].
         key, value: [batch, keys, size]; at least as many keys as queries if `causal`.
-        scale: of the scores before the softmax.
+        scale: scale of the scores before the softmax.
         causal: whether the last query sees all keys, and every query before it one less.
     """
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -59,7 +59,7 @@ def attend_backward(
     """Compute the gradients of query, key and value, each in the shape of its input.
 
     Args:
-        grad: of the outputs, [batch, queries, size].
+        grad: gradient of the outputs, [batch, queries, size].
         delta: sum over the size of grad * output, [batch, queries]; the output may be a merged one.
         lse: log2-sum-exp of all scores of a query, of other parts too, [batch, queries].
     """

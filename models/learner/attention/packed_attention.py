@@ -73,7 +73,7 @@ def packed_attention(
         key, value: [1, key heads, tokens, head size].
         packed: the row's layout and tables, or the object that attends instead; None for an ordinary batch, which
             `attention_mask` describes.
-        scaling: of the scores before the softmax; None for 1 / sqrt(head size).
+        scaling: scaling of the scores before the softmax; None for 1 / sqrt(head size).
         sliding_window: tokens that a token sees at most; None for all.
         softcap: scores are capped to c * tanh(score / c).
 
@@ -141,7 +141,7 @@ def attend_packed(
         query: [1, heads, tokens, head size].
         key, value: [1, key heads, tokens, head size].
         row: its layout and tables.
-        scale: of the scores before the softmax.
+        scale: scale of the scores before the softmax.
         window: tokens that a token sees at most; None for all.
         softcap: scores are capped to c * tanh(score / c).
     """

@@ -40,7 +40,7 @@ def span_attention(
     Args:
         query: [1, heads, tokens, size]; on CUDA bfloat16 or float16.
         key, value: [1, key heads, tokens, size].
-        tables: of the row.
+        tables: tables of the row.
         window: a token sees this many tokens at most, itself included; None for all before it.
     """
     assert tables.by_spans is not None, "only called where there is a kernel"

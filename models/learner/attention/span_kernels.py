@@ -28,7 +28,7 @@ def spans_forward(
         key, value: [keys, key heads, size].
         query_ends, key_ends: end of each span's queries and keys, after a zero, [spans + 1], int32.
         longest: most queries and most keys of a span.
-        scale: of the scores.
+        scale: scale of the scores.
         window: keys that a query sees at most, its own included; zero for all before it.
 
     Returns:

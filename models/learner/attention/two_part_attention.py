@@ -31,7 +31,7 @@ def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout
     Args:
         query: [1, heads, tokens, size].
         key, value: [1, key heads, tokens, size]; each serves heads / key heads query heads.
-        scale: of the scores before the softmax.
+        scale: scale of the scores before the softmax.
     """
     out: Tensor = _TwoPart.apply(  # type: ignore[no-untyped-call]
         query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1), layout, scale

@@ -20,7 +20,6 @@ With flow_lambda 0 it is detailed balance as it was published, where the flow ne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat
@@ -35,10 +34,8 @@ from models.method.resources import RunResources
 from models.method.rollout import Rollout, parts_of
 from models.method.scored import Scored
 from models.parts.advantage.gae import generalised_advantages
-from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
+from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal, closed
 from models.parts.shared.written_tokens import spread_rows, written_rows
-from models.reward_models.critic.fit import critic_of
-from models.reward_models.critic.model import read_values
 
 
 def balanced(earned: PerToken, flows: PerToken, ends: Tensor) -> list[Tensor]:
@@ -133,15 +130,9 @@ class Flow(CriticAdvantage):
         cut = [index for index, rollout in enumerate(rollouts) if not rollout.finished]
         ends = torch.zeros(len(rollouts))
         if cut:
-            last = [parts_of([rollouts[index]])[-1] for index in cut]
-            # The critic reads a value before each token: one more token, any one, gives the value at the end.
-            longer = [replace(each, completion=(*each.completion, each.completion[-1])) for each in last]
-            rows = read_values(
-                critic_of(resources.learner.companions[self.companion]),
-                Sequences([each.problem.tokens for each in longer], [each.completion for each in longer]),
-                autocast=resources.learner.autocast,
-                token_budget=resources.token_budget,
-            )
+            longer = [closed(parts_of([rollouts[index]])[-1]) for index in cut]
+            sequences = Sequences([each.problem.tokens for each in longer], [each.completion for each in longer])
+            rows = self._read(resources, sequences)
             ends[cut] = torch.stack([row[-1] for row in rows]).to(ends)
         return ends
 

@@ -69,7 +69,7 @@ def gains_over_others(rewards: Tensor, k: int) -> Tensor:
     The gain is averaged over all subsets and multiplied by the number of completions. The order is that of `rewards`.
 
     Args:
-        rewards: of one group, [completions].
+        rewards: rewards of one group, [completions].
         k: completions of a subset, at most all.
     """
     if k == 1:

@@ -40,7 +40,7 @@ def ranking_advantages(
     The estimate has a leave-one-out baseline over the `count` rankings.
 
     Args:
-        scores: of the things, [things].
+        scores: scores of the things, [things].
         gains: relevance of each, [things], >= 0.
         first: number of places that count.
         count: rankings, 2 or more.

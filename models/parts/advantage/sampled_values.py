@@ -33,11 +33,11 @@ from models.method.resources import RunResources
 from models.method.rollout import Rollout
 from models.method.scored import Scored
 from models.parts.advantage.gae import generalised_advantages
-from models.parts.shared.critic_advantage import CriticAdvantage
+from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal, closed
 from models.policies.value_model import VALUES, ValueReading, save_value_model
-from models.reward_models.critic.fit import critic_of, fit_critic
+from models.reward_models.critic.fit import critic_of
 from models.reward_models.critic.losses import bin_edges
-from models.reward_models.critic.model import Critic, read_values
+from models.reward_models.critic.model import Critic
 
 
 @part("sampled_values")
@@ -60,26 +60,14 @@ class SampledValues(CriticAdvantage):
 
     def learn(self, resources: RunResources, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
         """Fit the value model to the round's samples. Returns metrics of the fit."""
-        companion = resources.learner.companions[self.companion]
         rewards = scored.component(self.by, "advantage.by").double()
         targets = (self.risk * rewards).exp() if self.risk else rewards
         rollouts = [closed(rollout) for rollout in scored.rollouts]
         chosen = replace(scored, rollouts=rollouts, token_rewards=None, reasons={})
-        values = read_values(
-            critic_of(companion),
-            chosen.sequences,
-            autocast=resources.learner.autocast,
-            token_budget=resources.token_budget,
-        )
-        return fit_critic(
-            companion,
-            chosen,
-            returns_of(targets, values, self.gae_lambda),
-            values,
-            counted=[states_after_written(rollout) for rollout in scored.rollouts],
-            autocast=resources.learner.autocast,
-            token_budget=resources.token_budget,
-        )
+        values = self._read(resources, chosen.sequences)
+        fitted = ValuedSignal(signal.tokens, returns_of(targets, values, self.gae_lambda), values)
+        counted = [states_after_written(rollout) for rollout in scored.rollouts]
+        return self._fit(resources, chosen, fitted, counted)
 
     def export(self, learner: Learner, folder: Path) -> None:
         """Write the value model into the policy's model folder.
@@ -91,12 +79,6 @@ class SampledValues(CriticAdvantage):
             raise UserError("advantage sampled_values: the value model of several learners is not written; use one")
         critic = critic_of(learner.companions[self.companion])
         save_value_model(critic.backbone, critic.head, reading_of(critic, self.risk), folder / VALUES)
-
-
-def closed(rollout: Rollout) -> Rollout:
-    """Return a rollout with its last token repeated, so that the state after the last token predicts something."""
-    ids = (*rollout.completion, rollout.completion[-1])
-    return replace(rollout, completion=ids, behaviour_log_probs=None, reference_log_probs=None, trained=None)
 
 
 def states_after_written(rollout: Rollout) -> Tensor:

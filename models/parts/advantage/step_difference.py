@@ -31,7 +31,7 @@ def step_advantages(reward: Tensor, values: Tensor, starts: Tensor) -> Tensor:
     """Compute the gain in expected reward of each token's step, [tokens].
 
     Args:
-        reward: of the whole completion, a scalar.
+        reward: reward of the whole completion, a scalar.
         values: expected reward before each token, [tokens].
         starts: mask of the tokens that begin a step, [tokens], bool.
     """

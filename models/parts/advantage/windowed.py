@@ -37,7 +37,7 @@ def smoothed(rewards: Tensor, window: int, stride: int, shape: Shape) -> Tensor:
     """Apply the kernel to rewards and, transposed, to the losses: K^T K r, [tokens], in the precision of the rewards.
 
     Args:
-        rewards: of the tokens of a completion, [tokens].
+        rewards: rewards of the tokens of a completion, [tokens].
         window: tokens on which a window has weight, an odd number; those beyond the completion's ends are left out.
         stride: tokens between the centres of two windows, the first of which is the first token.
         shape: uniform: equal weights; triangular: they fall with the distance from the centre.

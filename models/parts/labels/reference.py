@@ -48,7 +48,7 @@ def agreement_labels(
     A label is one, zero, or NaN if it is unknown.
 
     Args:
-        codec: of the tokens.
+        codec: codec of the tokens.
         marks: texts that end a step.
         solutions: prompt, token ids, and index of the last token of each step.
         references: a right solution by its prompt.

@@ -27,7 +27,7 @@ def stretches(advantage: Tensor, completion: Tensor) -> Tensor:
     """Return the number of the step that each token belongs to, from 0, [tokens], int64.
 
     Args:
-        advantage: of each token, [tokens].
+        advantage: advantage of each token, [tokens].
         completion: which completion each token belongs to, [tokens].
     """
     differs = (advantage[1:] != advantage[:-1]) | (completion[1:] != completion[:-1])

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from models.base.bounds import Positive
-from models.base.seeds import choice_seed, completion_seed, round_seed, second_sampling_seed
-from models.engines.engine import CompletionRequest
+from models.base.seeds import choice_seed, round_seed, second_sampling_seed
 from models.learner.packing import PerToken
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
+from models.parts.rollouts.prefix import continue_prefixes
 from models.parts.rollouts.sample import Sample, draw
 
 
@@ -68,33 +68,19 @@ class Branched(Sample):
         self, resources: RunResources, originals: Sequence[Rollout], begins: Sequence[int], seed: int
     ) -> list[Rollout]:
         """Draw the branches of each original from its token `begins`, [originals * branches]."""
+        problems = [original.problem for original in originals]
         prefixes = [original.completion[:begin] for original, begin in zip(originals, begins, strict=True)]
-        problems = [
-            replace(original.problem, tokens=(*original.problem.tokens, *prefix))
-            for original, prefix in zip(originals, prefixes, strict=True)
-        ]
-        requests = [
-            CompletionRequest(problem.tokens, completion_seed(seed, place, number), self.max_tokens - len(prefix))
-            for place, (problem, prefix) in enumerate(zip(problems, prefixes, strict=True))
-            for number in range(self.branches)
-        ]
-        completions = resources.sampler().complete(requests, self.sampling)
-        owners = [place // self.branches for place in range(len(requests))]
-        texts = resources.codec.text(
-            [[*prefixes[owner], *made.tokens] for owner, made in zip(owners, completions, strict=True)]
-        )
+        sampling = replace(self.sampling, samples=self.branches)
+        branches = continue_prefixes(resources, problems, prefixes, sampling, seed)
+        owners = [original for original in originals for _ in range(self.branches)]
         return [
-            Rollout(
-                problems[owner],
-                originals[owner].group,
-                made.tokens,
-                made.log_probs,
-                text,
-                made.finished,
-                source=RolloutSource(begun=len(prefixes[owner])),
-                episode=RolloutEpisode(history=len(prefixes[owner])),
+            replace(
+                branch,
+                group=owner.group,
+                source=RolloutSource(begun=branch.source.begun),
+                episode=RolloutEpisode(history=branch.source.begun),
             )
-            for owner, made, text in zip(owners, completions, texts, strict=True)
+            for owner, branch in zip(owners, branches, strict=True)
         ]
 
 
@@ -102,9 +88,9 @@ def critical_places(entropies: PerToken, critical: int, seed: int) -> list[int]:
     """Draw a token of each completion uniformly from those of highest entropy, [completions].
 
     Args:
-        entropies: of the policy at each token, [completions] tensors of [tokens of it], nats.
+        entropies: entropies of the policy at each token, [completions] tensors of [tokens of it], nats.
         critical: number of tokens that are drawn from.
-        seed: of the draws; the same seed gives the same tokens.
+        seed: seed of the draws; the same seed gives the same tokens.
     """
     generator = torch.Generator().manual_seed(seed)
     chances = torch.rand(len(entropies), dtype=torch.float64, generator=generator).tolist()

@@ -82,7 +82,7 @@ def draw_from_mixture(
 
     Args:
         share: exponent of the reference, in [0, 1]; at its ends only one of the models is read.
-        seed: of a generator of its own; torch's global one is not used.
+        seed: seed of a generator of its own; torch's global one is not used.
         origin: label of the completions' source.
 
     Raises:

@@ -49,7 +49,7 @@ def drawn_again(memory: Sequence[Sequence[Rollout]], count: int, seed: int, firs
     Args:
         memory: rollouts of earlier rounds, [rounds][completions].
         count: largest number of groups.
-        seed: of the random choice.
+        seed: seed of the random choice.
         first: number of the first group.
     """
     groups: dict[tuple[int, int], list[Rollout]] = {}

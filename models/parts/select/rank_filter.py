@@ -44,10 +44,10 @@ def kept_by_rank(rewards: Tensor, keep: Filter, count: int, seed: int = 0) -> Te
     Of equal completions the first ranks higher.
 
     Args:
-        rewards: of one group, [completions].
+        rewards: rewards of one group, [completions].
         keep: which of them are kept.
         count: number at each end, or of the random ones; where both ends overlap, every completion is kept once.
-        seed: of the random choice.
+        seed: seed of the random choice.
     """
     order = rewards.argsort(descending=True, stable=True)
     if keep == "best_random":

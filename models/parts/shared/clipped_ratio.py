@@ -52,7 +52,7 @@ def clipped(ratio: Tensor, advantage: Tensor, settings: ClipSettings) -> tuple[T
 
     Args:
         ratio: pi / pi_old, of tokens or of completions; gradient flows.
-        advantage: in the same shape.
+        advantage: advantage, in the same shape.
         settings: both clips.
     """
     bounded = clip(ratio, settings.clip_low, settings.clip_high)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
 
-from models.learner.packing import PerToken
+from models.learner.packing import PerToken, Sequences
 from models.method.advantage import Advantage, Signal
 from models.method.episode_parts import rows_of_wholes
 from models.method.learner import Companion
 from models.method.resources import RunResources
-from models.method.rollout import Extra
+from models.method.rollout import Extra, Rollout
 from models.method.scored import Scored
 from models.reward_models.critic.fit import critic_of, fit_critic, seen_by
 from models.reward_models.critic.model import new_critic, read_values
@@ -24,6 +24,12 @@ class ValuedSignal(Signal):
 
     values: PerToken = ()
     """Value before each token when the round began, [completions] tensors of [tokens of it]."""
+
+
+def closed(rollout: Rollout) -> Rollout:
+    """Return a rollout with its last token repeated: the critic's value before it is that at the rollout's end."""
+    ids = (*rollout.completion, rollout.completion[-1])
+    return replace(rollout, completion=ids, behaviour_log_probs=None, reference_log_probs=None, trained=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +58,16 @@ class CriticAdvantage(Advantage):
     def _values(self, resources: RunResources, scored: Scored) -> list[Tensor]:
         """Return the critic's value before each token, [completions] tensors of [tokens of it]."""
         critic = critic_of(resources.learner.companions[self.companion])
-        values = read_values(
-            critic, seen_by(critic, scored), autocast=resources.learner.autocast, token_budget=resources.token_budget
+        return rows_of_wholes(self._read(resources, seen_by(critic, scored)), scored.rollouts)
+
+    def _read(self, resources: RunResources, sequences: Sequences) -> list[Tensor]:
+        """Return the critic's value before each token, [sequences] tensors of [tokens of it]."""
+        return read_values(
+            critic_of(resources.learner.companions[self.companion]),
+            sequences,
+            autocast=resources.learner.autocast,
+            token_budget=resources.token_budget,
         )
-        return rows_of_wholes(values, scored.rollouts)
 
     def _alone(self, resources: RunResources) -> bool:
         """Return whether the critic still learns alone, so that the policy must not change."""

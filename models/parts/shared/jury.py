@@ -112,7 +112,7 @@ def ask_jury(settings: JurySettings, judge: GenerativeJudge, solutions: Sequence
     Args:
         judge: the judge that the jurors use.
         solutions: completions of the policy; those of a prompt need not be adjacent.
-        seed: of the jurors' own random choices.
+        seed: seed of the jurors' own random choices.
 
     Raises:
         models.base.http_client.NoAnswer: no question got an answer.

@@ -26,7 +26,7 @@ def at_written_tokens(
 
     Args:
         distribution: temperature, top-p and top-k that the probabilities are read with.
-        number: of log-probs over the vocabulary, [tokens, vocabulary] -> [tokens].
+        number: function of log-probs over the vocabulary, [tokens, vocabulary] -> [tokens].
     """
     learner = resources.learner
     head = output_head(learner.policy)

@@ -73,9 +73,9 @@ def less_the_others(values: Sequence[Tensor], labels: Sequence[Sequence[Hashable
     the label does not depend on the action of this turn. Setting such values to zero would make the gradient biased.
 
     Args:
-        values: of the turns, [completions] tensors of [turns of it].
+        values: values of the turns, [completions] tensors of [turns of it].
         labels: keys that are equal for alike turns, [completions][turns of it].
-        groups: of each episode, [completions].
+        groups: group of each episode, [completions].
     """
     counts = [len(row) for row in values]
     members = torch.repeat_interleave(torch.arange(len(values)), torch.tensor(counts))

@@ -19,8 +19,8 @@ def draw_rankings(scores: Tensor, count: int, generator: torch.Generator) -> Ten
     """Draw rankings from the Plackett-Luce model, the first place first, [count, things], int64.
 
     Args:
-        scores: of the things, [things].
-        count: of the rankings.
+        scores: scores of the things, [things].
+        count: number of the rankings.
         generator: random generator of the draws.
     """
     uniform = torch.rand(count, len(scores), generator=generator, dtype=torch.float64)
@@ -32,7 +32,7 @@ def score_gradient(scores: Tensor, rankings: Tensor) -> Tensor:
     """Compute d log P(ranking) / d scores, [rankings, things], float64; each row adds up to zero.
 
     Args:
-        scores: of the things, [things].
+        scores: scores of the things, [things].
         rankings: things by place, [rankings, things].
     """
     ordered = scores.double()[rankings]
@@ -47,7 +47,7 @@ def discounted_gain(gains: Tensor, rankings: Tensor, first: int) -> Tensor:
     """Compute nDCG of the first places of each ranking, [rankings], float64 in [0, 1]; 0 if all gains are zero.
 
     Args:
-        gains: of the things, [things], >= 0.
+        gains: gains of the things, [things], >= 0.
         rankings: things by place, [rankings, things].
         first: how many places count.
     """

@@ -17,7 +17,7 @@ def regret(played: Tensor, losses: Tensor) -> Tensor:
 
     Args:
         played: probability of each action at each step, [..., steps, actions].
-        losses: of each action at each step, [..., steps, actions].
+        losses: losses of each action at each step, [..., steps, actions].
     """
     best: Tensor = losses.sum(-2).min(-1).values
     return (played * losses).sum((-2, -1)) - best

@@ -61,11 +61,11 @@ def reinforce(
     Args:
         resources: gives the token budget and the data type of autocast.
         companion: the judge and its optimiser, updated in place.
-        answered: in the judge's own tokens; answers without tokens are skipped.
-        temperature: at which the answers were drawn.
+        answered: answers in the judge's own tokens; answers without tokens are skipped.
+        temperature: temperature at which the answers were drawn.
         passes: optimiser steps, each on all answers.
         optimiser: its settings.
-        key: of the recipe's settings, for error messages.
+        key: key of the recipe's settings, for error messages.
 
     Raises:
         NotFinite: the loss or a gradient is not finite.

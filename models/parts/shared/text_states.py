@@ -12,6 +12,12 @@ from models.method.resources import RunResources
 from models.method.states import reference_states
 
 
+def without_prompt(resources: RunResources, texts: Sequence[str]) -> Sequences:
+    """Encode texts that models read without a prompt, [texts]; the end token precedes each, to predict its first."""
+    rows = [tuple(ids) for ids in resources.codec.completions(list(texts))]
+    return Sequences([(resources.codec.end,)] * len(rows), rows)
+
+
 def text_states(resources: RunResources, texts: Sequence[str], reader: str) -> Tensor:
     """Return the mean hidden state of each text, [texts, hidden], float64 on the CPU.
 
@@ -25,9 +31,8 @@ def text_states(resources: RunResources, texts: Sequence[str], reader: str) -> T
     Raises:
         UserError: the recipe has no reference.
     """
-    rows = [tuple(ids) for ids in resources.codec.completions(list(texts))]
-    # the state that predicts a token follows the one before it; the end token precedes every text
-    sequences = Sequences([(resources.codec.end,)] * len(rows), rows)
+    sequences = without_prompt(resources, texts)
+    rows = sequences.completions
     vectors: dict[int, Tensor] = {}
     for cut, states in reference_states(resources, sequences, reader):
         for index, of_text in zip(cut, states.double().cpu().split([len(rows[i]) for i in cut]), strict=True):

@@ -43,10 +43,10 @@ def advice(recipe: Recipe, stage: Stage, given: PlanContext, share: float) -> st
     """Describe the cheapest change with which a stage takes at most the share `share` of the device's memory.
 
     Args:
-        recipe: of the training.
+        recipe: recipe of the training.
         stage: the stage, as planned.
         given: what the plan was made for.
-        share: of the memory that may be taken.
+        share: share of the memory that may be taken.
     """
     budgets, most = _budgets(stage, recipe, given), share * given.device.memory
 

@@ -50,7 +50,7 @@ def judge_config(recipe: Recipe, policy: Any) -> Any | None:
     """Return the config of the judge in this machine's memory; None without a judge, or if a server is used.
 
     Args:
-        recipe: of the run.
+        recipe: recipe of the run.
         policy: config of its policy, which is the judge if none is named.
 
     Raises:

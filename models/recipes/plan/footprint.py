@@ -132,7 +132,7 @@ def footprint(
 
     Args:
         recipe: has a schedule.
-        config: of the policy, as transformers has it.
+        config: configuration of the policy, as transformers has it.
         row: the learner's largest.
         device: where it runs.
         autocast: dtype of the matrix products; None: float32.
@@ -252,7 +252,7 @@ def activations_of(
     """Count the bytes that a model keeps of `row`, and the most that its backward pass makes in addition.
 
     Args:
-        config: of the model, as transformers has it.
+        config: configuration of the model, as transformers has it.
         prepare: adds what else learns, such as adapters.
         row: what is read.
         autocast: dtype of the matrix products; None: float32.
@@ -336,7 +336,7 @@ def logits_of(
     """Count the blocks of logits with their derived tensors, and the weights and gradient of the projection.
 
     Args:
-        config: of the model, as transformers has it.
+        config: configuration of the model, as transformers has it.
         row: what is read.
         device: where it runs.
         autocast: dtype of the matrix products; None: float32.

@@ -17,7 +17,7 @@ def loop_row(recipe: Recipe, config: Any, prompt: int, device: Device) -> Packed
 
     Args:
         recipe: has a schedule.
-        config: of the policy, as transformers has it.
+        config: configuration of the policy, as transformers has it.
         prompt: tokens of a prompt.
         device: where the row is read.
     """
@@ -50,7 +50,7 @@ def largest_row(
         lengths: tokens of a prompt and of a completion.
         budget: most tokens of a row.
         key: setting that gives the budget.
-        config: of the model, as transformers has it.
+        config: configuration of the model, as transformers has it.
         device: where the row is read.
         together: label of each completion; those with the same label are never parted.
 

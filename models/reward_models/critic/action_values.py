@@ -137,8 +137,8 @@ def fit_action_values(
 
     Args:
         companion: the values and their optimiser.
-        features: of the turns, [turns, hidden].
-        rewards: of each turn, [turns].
+        features: features of the turns, [turns, hidden].
+        rewards: rewards of each turn, [turns].
         following: index of the turn after each, [turns]; -1: none.
         gamma: discount per turn.
         passes: steps, each on all turns.

@@ -20,9 +20,9 @@ def opened_judge(
 
     Args:
         settings: the recipe's section `judge`.
-        folder: of the model that the section names or has made; None if it names none.
+        folder: folder of the model that the section names or has made; None if it names none.
         start: model folder of the policy that the run begins with; it is the judge by default.
-        seed: of the run.
+        seed: seed of the run.
 
     Raises:
         UserError: the folder holds no model, or the server does not answer.

@@ -89,7 +89,7 @@ def compare(
     """Compare each pair by the judge's verdicts, [pairs].
 
     Args:
-        template: with the places {prompt}, {first} and {second}, and those of `CompletionPair.placeholder_values`.
+        template: text with the places {prompt}, {first} and {second}, and those of `CompletionPair.placeholder_values`.
         votes: answers in each order.
         swap: ask in both orders.
         by_likelihood: weight a verdict by the judge's confidence in its words; weight 1 if log-probs are not known.

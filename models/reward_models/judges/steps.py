@@ -21,7 +21,7 @@ def step_placeholders(
 
     Args:
         codec: the policy's.
-        prompt: of the completion.
+        prompt: prompt of the completion.
         completion: token ids, [tokens].
         ends: index of the last token of each step, [steps].
         marks: separators that end a step; they are stripped from the end of a step and of the text before it.

@@ -190,7 +190,7 @@ def watch(programs: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         programs: connection to the fork server of the programs.
-        request: with `seconds` that it may take, and `longest` that its output may be, in bytes.
+        request: request with `seconds`, its time limit, and `longest`, the limit of its output in bytes.
     """
     deadline = time.monotonic() + request["seconds"]
     pairs = [socket.socketpair() for _ in range(3)]

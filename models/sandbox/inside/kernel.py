@@ -77,7 +77,7 @@ def set_limits(seconds: int, memory: int, file: int, open_files: int, processes:
     """Set limits of this process and those that it starts.
 
     Args:
-        seconds: of a core; a second later it is killed.
+        seconds: limit of CPU time, seconds; a second later it is killed.
         memory: bytes of addresses.
         file: bytes of a file.
         open_files: how many files may be open.

@@ -34,7 +34,7 @@ def answers(database: str, queries: list[str], steps: int, rows: int, characters
     Args:
         database: statements that make it.
         queries: one statement each.
-        steps: of SQLite's virtual machine that a query, or making the database, may take.
+        steps: steps of SQLite's virtual machine that a query, or making the database, may take.
         rows: that it may give.
         characters: that it, or a value of it, may be long.
         volume: characters that all its rows may have.

@@ -1,4 +1,4 @@
-"""The command `rewardflow curves`: the trainings of runs and comparisons, picture, table, and what it refuses."""
+"""The command `rewardflow curves`: the trainings of runs and comparisons, picture, table, and errors."""
 
 import csv
 import os
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from project import run_here
 
-from flows import command_line
 from tasks.tracking import records, runs, tags
 
 METRIC = "reward/total"
@@ -18,20 +18,6 @@ def home(tmp_path: Path, new_store: Callable[[Path], Path], monkeypatch: pytest.
     new_store(tmp_path)
     monkeypatch.setattr("os.environ", {**os.environ, "REWARDFLOW_HOME": str(tmp_path)})
     return tmp_path
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that runs a command in this process, with its exit status, output and error output."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["rewardflow", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            command_line.main()
-        out, err = capsys.readouterr()
-        return ended.value.code if isinstance(ended.value.code, int) else 0, out, err
-
-    return run
 
 
 def log_training(parent: str, values: list[float]) -> None:
@@ -61,13 +47,11 @@ def comparison(methods: dict[str, list[list[float]]]) -> str:
 
 
 @pytest.mark.rotating(of=6)
-def test_a_comparison_is_drawn_by_method_and_a_run_joins_its_recipe(
-    home: Path, call: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_a_comparison_is_drawn_by_method_and_a_run_joins_its_recipe(home: Path, tmp_path: Path) -> None:
     compared = comparison({"grpo": [[0.1, 0.3, 0.5], [0.1, 0.5, 0.7]], "dpo": [[0.1, 0.2, 0.2]]})
     single = flow("dpo", [0.3, 0.4, 0.4, 0.9])
     picture, table = tmp_path / "new" / "curves.png", tmp_path / "curves.csv"
-    code, out, err = call("curves", compared, single, "--png", str(picture), "--csv", str(table))
+    code, out, err = run_here("curves", compared, single, "--png", str(picture), "--csv", str(table))
     assert code == 0, err
     lines = out.splitlines()
     assert lines[0] == "reward/total, 95 % bootstrap intervals over trainings"
@@ -80,13 +64,11 @@ def test_a_comparison_is_drawn_by_method_and_a_run_joins_its_recipe(
     assert [(row["method"], row["step"]) for row in rows] == [("grpo", n) for n in "123"] + [("dpo", n) for n in "123"]
     assert [float(row["middle"]) for row in rows] == pytest.approx([0.1, 0.4, 0.6, 0.2, 0.3, 0.3])
     assert {row["trainings"] for row in rows} == {"2"}
-    code, out, _ = call("curves", compared, "--by", "run")
+    code, out, _ = run_here("curves", compared, "--by", "run")
     assert code == 0 and len(out.splitlines()) == 2 + 3 and "grpo, seed 1 " in out
 
 
-def test_what_has_no_curves_is_one_line_and_nothing_is_written(
-    home: Path, call: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_a_run_or_metric_without_curves_is_one_line_and_nothing_is_written(home: Path, tmp_path: Path) -> None:
     run = flow("grpo", [0.1, 0.3])
     empty = runs.open_flow_run("grpo", "stopped early")
     for arguments, error in (
@@ -97,5 +79,5 @@ def test_what_has_no_curves_is_one_line_and_nothing_is_written(
         ((run, "--png", str(tmp_path / "a.jpg"), "--csv", str(tmp_path / "a.csv")),
          f"--png {tmp_path / 'a.jpg'}: the name of a picture ends in .png"),
     ):  # fmt: skip
-        assert call("curves", *arguments) == (1, "", f"error: {error}\n")
+        assert run_here("curves", *arguments) == (1, "", f"error: {error}\n")
     assert not list(tmp_path.glob("a.*"))

@@ -91,7 +91,7 @@ BAD = {
         row() + '\n{"prompt": "x", "answer": %s}' % ("7" * 5000),
         "line 2: not valid JSON .a whole number of 5000 digits",
     ),
-    "5,000 levels": ("a.jsonl", row() + "\n" + "[" * 5000, "line 2: not valid JSON .nested too deeply"),
+    "100,000 levels": ("a.jsonl", row() + "\n" + "[" * 100_000, "line 2: not valid JSON .nested too deeply"),
     "a level of 10**30": ("a.jsonl", row(level=10**30), "line 1: level 10+ is not within 0 and 1000000"),
     "a level of 400 digits": (
         "a.csv",

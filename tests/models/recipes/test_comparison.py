@@ -53,7 +53,7 @@ def test_every_seat_that_learns_counts_in_a_round() -> None:
 
 
 @pytest.mark.parametrize("target", [float("nan"), float("inf")])
-def test_a_target_that_is_no_finite_number_is_refused(target: float) -> None:
+def test_a_target_that_is_not_finite_is_refused(target: float) -> None:
     with pytest.raises(UserError, match=f"--target {target}: the optimality gap needs a finite number"):
         contenders(RUN, (), 2, "sampled_accuracy", target=target)
 

@@ -90,7 +90,7 @@ def test_a_recipe_that_is_written_out_whole_is_read_again_as_it_was(tmp_path: Pa
     assert again == first
 
 
-def test_an_empty_mapping_drops_what_is_inherited(tmp_path: Path) -> None:
+def test_an_empty_mapping_drops_the_inherited_entries(tmp_path: Path) -> None:
     parent = "gate: {problems: 9, held_out: {a: {path: a.jsonl, format: problems, problems: 40}}}"
     file = written(tmp_path, parent=parent, child="extends: parent\ngate: {samples: 2, held_out: {}}")
     assert list(load_recipe(tmp_path / "parent.yaml").gate.held_out) == ["a"]

@@ -1,4 +1,4 @@
-"""The section `models`: references of parts, teacher and judge to frozen models, and what is refused."""
+"""The section `models`: references of parts, teacher and judge to frozen models, and errors."""
 
 from dataclasses import replace
 from pathlib import Path

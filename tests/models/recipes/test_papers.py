@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from models.recipes.papers import (
     registered_papers,
 )
 from models.recipes.places import file_of
+from tests.support.register_table import write_register
 
 ROOT = Path(__file__).resolve().parents[3]
 PAPERS = registered_papers()
@@ -31,20 +33,14 @@ BY_CLASS = {
     "AGENT": 48, "CORE": 136, "DATA": 14, "DIFF": 11, "OTHER": 19, "ROBOT": 109, "SURVEY": 11, "VLM": 36,
 }  # fmt: skip
 """Number of papers of each class in the list of source papers."""
-HEADER = "\t".join(COLUMNS)
 
 
-def register(folder: Path, *rows: str, header: str = HEADER) -> Path:
-    """Write a register with these rows, whose columns are separated by `|`."""
-    file = folder / "papers.tsv"
-    file.write_text("\n".join([header, *(row.replace("|", "\t") for row in rows)]) + "\n")
-    return file
+def register(folder: Path, *rows: str, columns: Sequence[str] = COLUMNS) -> Path:
+    return write_register(folder / "papers.tsv", columns, *rows)
 
 
 def places_of(number: int, kind: str) -> set[str]:
-    return {
-        place.name for paper in PAPERS if paper.id == number for place in paper.places if place.kind == kind
-    }  # fmt: skip
+    return {place.name for paper in PAPERS if paper.id == number for place in paper.places if place.kind == kind}
 
 
 def test_every_paper_is_registered_under_its_number_and_class() -> None:
@@ -68,9 +64,7 @@ def test_a_place_that_is_a_part_is_one_of_the_registry_and_every_part_has_a_file
         assert file_of(kind, name) == cls.__module__.replace(".", "/") + ".py"
 
 
-@pytest.mark.parametrize(
-    "file", sorted((ROOT / "recipes").rglob("*.yaml")), ids=lambda file: file.stem
-)  # fmt: skip
+@pytest.mark.parametrize("file", sorted((ROOT / "recipes").rglob("*.yaml")), ids=lambda file: file.stem)
 def test_the_source_of_a_recipe_is_registered_with_the_recipe_as_its_place(file: Path) -> None:
     number = ((yaml.safe_load(file.read_text()) or {}).get("source") or {}).get("id")  # it is not inherited
     name = f"real/{file.stem}" if file.parent.name == "real" else file.stem
@@ -174,7 +168,7 @@ def test_a_bad_row_is_one_line_with_file_row_and_column(tmp_path: Path, rows: li
 
 def test_another_header_or_no_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"papers\.tsv, row 1: the columns are not id, title, class, "):
-        registered_papers(register(tmp_path, header="id\ttitle"))
+        registered_papers(register(tmp_path, columns=("id", "title")))
     with pytest.raises(UserError, match=r"none\.tsv: cannot be read"):
         registered_papers(tmp_path / "none.tsv")
 

@@ -1,4 +1,4 @@
-"""Chains of recipes: the stages that run before a recipe, and what is refused before anything starts."""
+"""Chains of recipes: the stages that run before a recipe, and errors before anything starts."""
 
 from pathlib import Path
 

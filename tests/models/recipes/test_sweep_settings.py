@@ -1,4 +1,4 @@
-"""Settings of a sweep: which cells they mean, and what is refused."""
+"""Settings of a sweep: their cells, and errors."""
 
 from dataclasses import replace
 

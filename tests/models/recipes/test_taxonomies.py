@@ -1,4 +1,4 @@
-"""Taxonomies of surveys: every leaf names what exists here, or gives the reason why it is not here."""
+"""Taxonomies of surveys: every leaf names existing places, or the reason why it is not here."""
 
 import typing
 from pathlib import Path
@@ -22,6 +22,7 @@ from models.recipes.taxonomies import (
     as_text,
     registered_taxonomies,
 )
+from tests.support.register_table import write_register
 
 ROOT = Path(__file__).resolve().parents[3]
 SURVEYS = registered_taxonomies()
@@ -60,7 +61,7 @@ def exists(kind: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
-def test_a_leaf_names_what_exists_or_says_why_it_is_not_here(leaf: Leaf) -> None:
+def test_a_leaf_names_existing_places_or_the_reason_for_their_absence(leaf: Leaf) -> None:
     assert [f"{kind} {name}" for kind, name in leaf.places if not exists(kind, name)] == []
     assert leaf.places or leaf.note
 
@@ -121,8 +122,7 @@ def test_a_survey_is_shown_with_axes_leaves_and_reasons() -> None:
     ],
 )
 def test_a_bad_row_is_one_line_with_file_row_and_column(tmp_path: Path, rows: list[str], finding: str) -> None:
-    file = tmp_path / "taxonomies.tsv"
-    file.write_text("\n".join(["\t".join(COLUMNS), *(row.replace("|", "\t") for row in rows)]) + "\n")
+    file = write_register(tmp_path / "taxonomies.tsv", COLUMNS, *rows)
     with pytest.raises(UserError, match=r"taxonomies\.tsv, " + finding) as raised:
         registered_taxonomies(file)
     assert len(str(raised.value).splitlines()) == 1

@@ -30,9 +30,7 @@ class Provoked(ReasonedReward):
     def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:
         """Return 1 or 0 for each completion, [completions], and count the weaknesses since the first round."""
         names = [next(filter(None, map(weakness_of, _responses(rollout))), "") for rollout in rollouts]
-        archive = resources.learner.tally.archives.setdefault(self.label, {})
-        for name in filter(None, names):
-            archive[name] = archive.get(name, 0) + 1
+        archive = resources.learner.tally.archived(self.label, filter(None, names))
         watched = {"covered": float(len(archive)), "successes": float(sum(archive.values()))}
         if self.planted:
             watched["coverage"] = len(archive) / self.planted

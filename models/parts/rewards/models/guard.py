@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from models.answers.patterns import compiled
+from models.answers.patterns import compiled, matched
 from models.base.bounds import Positive
 from models.base.seeds import seed_of
 from models.learner.optimiser import OptimiserSettings
@@ -36,6 +36,7 @@ from models.method.resources import RunResources
 from models.method.reward import Reasoned, ReasonedReward
 from models.method.rollout import Rollout
 from models.method.schedule import BUDGET_KEY
+from models.parts.shared.text_states import without_prompt
 from models.reward_models.critic.fit import critic_of
 from models.reward_models.critic.model import Critic, new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
@@ -85,7 +86,7 @@ class Guard(ReasonedReward):
 
     @property
     def misfit(self) -> str:
-        """A guard without a rule has nothing to learn."""
+        """Error message if the list of rules is empty, so that the guard cannot learn; otherwise empty."""
         if self.harmful:
             return ""
         return f"rewards.{self.label}.harmful: none; name the texts that the guard must recognise"
@@ -115,7 +116,7 @@ class Guard(ReasonedReward):
                 return {}
             harmful = self._harmful(texts)
             loss_sum, right = 0.0, 0
-            sequences = _sequences(resources, texts)
+            sequences = without_prompt(resources, texts)
             for row in rows_of(critic, sequences, resources.token_budget, setting=BUDGET_KEY):
                 labels = harmful[list(row.indices)]
                 logits = _logits(critic, row.sequences, resources.learner.autocast)
@@ -128,7 +129,7 @@ class Guard(ReasonedReward):
         return metrics
 
     def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:
-        """Compute what each text earns, [completions], then add the texts to the archive.
+        """Compute the value of each text, [completions], then add the texts to the archive.
 
         The metrics are `accuracy`, of the guard on texts that it has not learned from, `harmful`, the share of harmful
         texts, and `texts`, the share of completions with a text.
@@ -143,7 +144,7 @@ class Guard(ReasonedReward):
             critic = critic_of(resources.learner.companions[self.companion])
             rows = read_values(
                 critic,
-                _sequences(resources, written),
+                without_prompt(resources, written),
                 autocast=resources.learner.autocast,
                 token_budget=resources.token_budget,
             )
@@ -156,26 +157,15 @@ class Guard(ReasonedReward):
             }
             for place, logit, label in zip(places, logits.tolist(), harmful.tolist(), strict=True):
                 reasons[place] = f"{'harmful' if label else 'harmless'}, log-odds of the guard {logit:+.2f}"
-            archive = resources.learner.tally.archives.setdefault(self.label, {})
-            for text in written:
-                archive[text] = archive.get(text, 0) + 1
+            resources.learner.tally.archived(self.label, written)
         return Reasoned(values, reasons, watched)
 
     def _text(self, text: str, setting: Literal["reads", "labelled"]) -> str:
-        pattern: re.Pattern[str] = vars(self)[f"_{setting}"]
-        if not pattern.pattern:
-            return text.strip()
-        match = pattern.search(text)
-        return match.group().strip() if match else ""
+        return matched(vars(self)[f"_{setting}"], text).strip()
 
     def _harmful(self, texts: Sequence[str]) -> Tensor:
         rules: list[re.Pattern[str]] = vars(self)["_rules"]
         return torch.tensor([any(rule.search(text) for rule in rules) for text in texts], dtype=torch.bool)
-
-
-def _sequences(resources: RunResources, texts: Sequence[str]) -> Sequences:
-    rows = [tuple(ids) for ids in resources.codec.completions(list(texts))]
-    return Sequences([(resources.codec.end,)] * len(rows), rows)
 
 
 def _logits(critic: Critic, sequences: Sequences, autocast: torch.dtype | None) -> Tensor:

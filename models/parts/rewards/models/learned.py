@@ -35,7 +35,7 @@ def learned_scores(resources: RunResources, rollouts: Sequence[Rollout], princip
     Args:
         resources: holds the reward model.
         rollouts: the completions to score.
-        principle: of a reward model with principles; empty: its first.
+        principle: principle of a reward model with principles; empty: its first.
     """
     scorer = resources.score_with_reward_model
     assert scorer is not None, "the recipe check makes sure that a reward model is there"

@@ -37,7 +37,7 @@ class ModeMargin(ReasonedReward):
 
     @property
     def misfit(self) -> str:
-        """A margin needs a second mode."""
+        """Error message if there are fewer than two modes; empty if there is a margin."""
         if len(self.tokens) > 1:
             return ""
         return f"rewards.{self.label}.tokens: {len(self.tokens)} named; name those of two modes or more"
@@ -70,7 +70,7 @@ def margins_of(log_likelihoods: Tensor, own: Tensor) -> Tensor:
     """Return the log-likelihood in the own mode less the largest of the others, [completions].
 
     Args:
-        log_likelihoods: of each completion in each mode, [completions, modes], nats.
+        log_likelihoods: log-likelihood of each completion in each mode, [completions, modes], nats.
         own: index of the mode of each completion, [completions], int64.
     """
     mine = log_likelihoods.gather(1, own[:, None].to(log_likelihoods.device)).squeeze(1)

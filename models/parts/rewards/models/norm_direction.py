@@ -98,7 +98,7 @@ class NormDirection(ReasonedReward):
 
     @property
     def misfit(self) -> str:
-        """A direction needs phrases on both sides."""
+        """Error message if one side is without phrases; otherwise empty."""
         return "" if self.do and self.avoid else f"rewards.{self.label}: do and avoid need at least one phrase each"
 
     def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:

@@ -34,7 +34,7 @@ def shaped_steps(values: Tensor, clip: float | None, delta: bool, last_step: boo
     """Compute the rewards of a completion's steps, [steps], by Clip, last step and Delta, in this order.
 
     Args:
-        values: of the steps, [steps].
+        values: values of the steps, [steps].
         clip: eta; None: no Clip.
         delta: whether to apply Delta.
         last_step: whether the model also rewards the last step.

@@ -26,12 +26,12 @@ from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.resources import RunResources
-from models.method.reward import Reward
 from models.method.rollout import Rollout
+from models.parts.shared.graded import MinimumGrade
 
 
 @part("similarity")
-class Similarity(Reward):
+class Similarity(MinimumGrade):
     """Similarity to a reference; zero if nothing is read, or if the completion did not end."""
 
     metric: Metric = "chrf"
@@ -48,16 +48,6 @@ class Similarity(Reward):
     def needs_answers(self) -> bool:
         """Whether it compares completions with the problems' answers."""
         return self.against == "answer"
-
-    @property
-    def verifies(self) -> bool:
-        """Whether it decides in evaluations and at the gate."""
-        return self.right_from is not None
-
-    @property
-    def grades(self) -> bool:
-        """Whether evaluations also show the mean similarity: true if it decides there."""
-        return self.verifies
 
     def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""

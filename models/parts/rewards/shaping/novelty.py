@@ -14,7 +14,6 @@ term. The embedding e is the text's words with their counts, or the mean hidden 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
@@ -23,7 +22,7 @@ import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
-from models.answers.patterns import compiled
+from models.answers.patterns import compiled, matched
 from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.method.registry import part
@@ -80,23 +79,20 @@ class Novelty(ReasonedReward):
         Raises:
             UserError: it embeds by hidden states, and the recipe has no reference.
         """
-        archive = resources.learner.tally.archives.setdefault(self.label, {})
+        archive = resources.learner.tally.archived(self.label)
         texts = [self._compared(rollout.text) for rollout in rollouts]
         values = torch.zeros(len(texts), dtype=torch.float64)
         if self.bleu:
             values += self.bleu * (1.0 - self_bleu(texts, archive, self.grams))
         if self.cosine:
             values += self.cosine * (1.0 - self._mean_cosine(resources, texts, archive))
-        for text in texts:
-            archive[text] = archive.get(text, 0) + 1
+        resources.learner.tally.archived(self.label, texts)
         for text in list(archive)[: max(0, len(archive) - self.keep)]:
             del archive[text]
         return Reasoned(values.float(), [""] * len(texts), {"archive": float(len(archive))})
 
     def _compared(self, text: str) -> str:
-        reads: re.Pattern[str] = vars(self)["_reads"]
-        match = reads.search(text) if self.reads else None
-        return " ".join((match.group() if match else "" if self.reads else text).split())
+        return " ".join(matched(vars(self)["_reads"], text).split())
 
     def _mean_cosine(self, resources: RunResources, texts: Sequence[str], archive: Mapping[str, int]) -> Tensor:
         """Return the mean cosine of each text with the archive's texts, by their counts, [texts]; 0 with none."""

@@ -9,8 +9,8 @@ import torch
 
 from models.agents.gateway.answers import ProgramAnswer
 from models.agents.gateway.program_request import read_request
-from models.agents.gateway.replies import Reply, reply_of, stop_ids
-from models.agents.gateway.token_texts import cut_at_stop, token_texts
+from models.agents.gateway.replies import Reply, reply_of
+from models.agents.gateway.token_texts import cut_at_stop, stop_ids, token_texts
 from models.agents.gateway.tool_calls import parse_reply
 from models.engines.engine import Generated
 from tests.support.agents.tool_loop import TOOLS

@@ -1,24 +1,17 @@
-"""The flows of a forward-looking flow network: what is read at a cut, where rewards count, and a policy that learns."""
+"""The flows of a forward-looking flow network: the reading at a cut, places of rewards, and a policy that learns."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from models.base.errors import UserError
-from models.engines.engine import EngineSettings
-from models.engines.transformers_engine import TransformersEngine
 from models.learner.all_completions import all_log_probs
 from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.method.learner import Learner
-from models.method.resources import RunResources
-from models.method.reward import TokenReward
-from models.method.rollout import Rollout
 from models.method.scored import Scored
 from models.method.slots import Slots
 from models.parts.advantage.flow import Flow, paid_by_token
@@ -28,9 +21,7 @@ from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
 from models.reward_models.critic.model import Critic, read_values
 from models.reward_models.critic.settings import CriticSettings
-from models.training.loop import run_loop
-from models.training.watchers import Watchers
-from tests.support.tiny_loops import END, PROBLEMS, SCHEDULE, new_learner, save_start
+from tests.support.tiny_loops import SCHEDULE, PaidSevens, new_learner, run, save_start
 from tests.support.tiny_models import SEQUENCES, scored, tiny_policy
 from tests.support.tiny_resources import make_resources
 
@@ -99,18 +90,8 @@ def test_a_prior_without_a_reference_is_refused() -> None:
         flow(make_resources(learner=learner_of(flow, reference=False)[0]), worth(True))
 
 
-class PaidSevens(TokenReward):
-    """A fifth at each token that is 7, so that a completion that was cut has rewards too."""
-
-    name = "paid_sevens"
-
-    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        [seven] = resources.codec.inside(["7"])[0]
-        return [0.2 * (torch.tensor(rollout.completion) == seven).float() for rollout in rollouts]
-
-
 @pytest.mark.rotating(of=6)
-def test_what_is_rewarded_becomes_frequent(tmp_path: Path) -> None:
+def test_rewarded_tokens_become_frequent(tmp_path: Path) -> None:
     flow = Flow(beta=0.1, critic=CriticSettings(epochs=2, minibatches=2, optimiser=RISING))
     source = Sample(prompts=6, group_size=8, max_tokens=5)
     slots = Slots(source, [PaidSevens()], [Everything()], flow, ForwardLookingBalance(), Frozen())
@@ -121,8 +102,6 @@ def test_what_is_rewarded_becomes_frequent(tmp_path: Path) -> None:
     learner = new_learner(schedule)
     learner.companions = {"flow": companion}
     start = save_start(tmp_path / "start")
-    engine = TransformersEngine(start, EngineSettings(precision="float32"), end=END)
-    seen: dict[int, float] = {}
-    watchers = Watchers(metrics=lambda number, values: seen.update({number: values["reward/paid_sevens"]}))
-    run_loop(make_resources(engine, learner=learner), slots, schedule, PROBLEMS, tmp_path / "checkpoints", watchers)
-    assert seen[10] > seen[1] + 0.15
+    _, diary = run(start, tmp_path / "checkpoints", schedule=schedule, slots=slots, learner=learner)
+    first, last = (diary.metrics[number]["reward/paid_sevens"] for number in (1, 10))
+    assert last > first + 0.15

@@ -1,4 +1,4 @@
-"""A critic that reads what the policy does not: its input, what it explains, and the same gradient of the policy."""
+"""A critic with a context that the policy does not read: its input, its fit, and the same gradient of the policy."""
 
 from dataclasses import replace
 from itertools import product
@@ -78,7 +78,7 @@ def test_the_policy_never_reads_the_context() -> None:
     )
 
 
-def same_text(sees: str) -> Scored:
+def same_text() -> Scored:
     """Return the same completion of the same prompt four times. Its reward is set by the context alone."""
     sequences = Sequences([[3, 4]] * 4, [[5, 6, 1]] * 4)
     made = scored(torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64), [1] * 4, sequences=sequences)
@@ -92,20 +92,20 @@ def same_text(sees: str) -> Scored:
 
 def explained(gae: Gae) -> float:
     learner, _ = learner_of(gae)
-    resources, seen = make_resources(learner=learner), same_text(gae.critic.sees)
+    resources, seen = make_resources(learner=learner), same_text()
     for number in range(25):
         metrics = gae.learn(resources, seen, gae(resources, seen), number)
     return metrics["explained_variance"]
 
 
 @pytest.mark.rotating(of=6)
-def test_it_explains_what_only_the_context_shows() -> None:
+def test_it_explains_rewards_that_only_the_context_shows() -> None:
     gae = replace(privileged(epochs=4), gae_lambda=1.0)
     assert explained(gae) > 0.9
     assert explained(replace(gae, critic=replace(gae.critic, sees="prompt"))) < 0.1
 
 
-def test_whatever_the_critic_knows_the_expected_gradient_of_the_policy_is_the_same() -> None:
+def test_the_context_of_the_critic_does_not_change_the_expected_gradient_of_the_policy() -> None:
     """A policy of two tokens in two hidden states is enumerated with critics that know, or do not know, the state."""
     logits = torch.tensor([0.4, -0.3, 0.8], dtype=torch.float64, requires_grad=True)
     generator = torch.Generator().manual_seed(5)

@@ -14,7 +14,8 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.episode import Turn
 from models.method.rollout import RolloutEpisode
-from models.parts.advantage.sampled_values import SampledValues, closed, reading_of, returns_of, states_after_written
+from models.parts.advantage.sampled_values import SampledValues, reading_of, returns_of, states_after_written
+from models.parts.shared.critic_advantage import closed
 from models.policies.value_model import load_value_model
 from models.recipes.load import load_recipe
 from models.reward_models.critic.fit import critic_of

@@ -10,13 +10,9 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.engines.engine import EngineSettings
-from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
 from models.method.episode import Turn
-from models.method.resources import RunResources
-from models.method.reward import TokenReward
-from models.method.rollout import Rollout, RolloutEpisode
+from models.method.rollout import RolloutEpisode
 from models.method.scored import Scored
 from models.method.slots import Slots
 from models.parts.advantage.windowed import Shape, Windowed, smoothed
@@ -25,9 +21,7 @@ from models.parts.reference.frozen import NoReference
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
 from models.recipes.load import load_recipe
-from models.training.loop import run_loop
-from models.training.watchers import Watchers
-from tests.support.tiny_loops import END, PROBLEMS, SCHEDULE, new_learner, save_start
+from tests.support.tiny_loops import SCHEDULE, PaidSevens, run, save_start
 from tests.support.tiny_models import SEQUENCES, scored
 from tests.support.tiny_resources import make_resources
 
@@ -127,29 +121,16 @@ def test_the_environments_tokens_are_in_no_window() -> None:
     assert row.tolist() == [2.0, 0.0, 0.0, 2.0]
 
 
-class PaidSevens(TokenReward):
-    """A fifth at each token that is 7."""
-
-    name = "paid_sevens"
-
-    def tokens(self, resources: RunResources, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        [seven] = resources.codec.inside(["7"])[0]
-        return [0.2 * (torch.tensor(rollout.completion) == seven).float() for rollout in rollouts]
-
-
 @pytest.mark.rotating(of=6)
-def test_what_is_rewarded_becomes_frequent(tmp_path: Path) -> None:
+def test_rewarded_tokens_become_frequent(tmp_path: Path) -> None:
     source = Sample(prompts=6, group_size=8, max_tokens=5)
     slots = Slots(source, [PaidSevens()], [Everything()], Windowed(window=3), Reinforce(), NoReference())
     optimiser = OptimiserSettings(learning_rate=3e-3, warmup_steps=1)
     schedule = replace(SCHEDULE, rounds=10, epochs=1, minibatches=1, optimiser=optimiser)
     start = save_start(tmp_path / "start")
-    engine = TransformersEngine(start, EngineSettings(precision="float32"), end=END)
-    seen: dict[int, float] = {}
-    watchers = Watchers(metrics=lambda number, values: seen.update({number: values["reward/paid_sevens"]}))
-    resources = make_resources(engine, learner=new_learner(schedule))
-    run_loop(resources, slots, schedule, PROBLEMS, tmp_path / "checkpoints", watchers)
-    assert seen[10] > seen[1] + 0.15
+    _, diary = run(start, tmp_path / "checkpoints", schedule=schedule, slots=slots)
+    first, last = (diary.metrics[number]["reward/paid_sevens"] for number in (1, 10))
+    assert last > first + 0.15
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Branches at uncertain tokens: where they begin, what they share, and that sharing changes no log-prob or gradient."""
+"""Branches at uncertain tokens: their beginnings, and the same log-probs and gradients with and without sharing."""
 
 from dataclasses import replace
 from typing import Any
@@ -107,10 +107,10 @@ def test_a_beginning_is_read_once_and_nothing_changes_by_it(drawn: list[Rollout]
         (weights * log_probs).sum().backward()
         return log_probs.detach(), gradients(policy)
 
-    (nested, by_tries), (plain, by_rows) = read(True), read(False)
+    (nested, when_shared), (plain, when_alone) = read(True), read(False)
     torch.testing.assert_close(nested, plain, atol=1e-9, rtol=1e-9)
-    for name, value in by_rows.items():
-        torch.testing.assert_close(by_tries[name], value, atol=1e-9, rtol=1e-7)
+    for name, value in when_alone.items():
+        torch.testing.assert_close(when_shared[name], value, atol=1e-9, rtol=1e-7)
     by_definition = torch.cat(plain_log_probs(policy, sequences)).detach()
     torch.testing.assert_close(torch.cat(all_log_probs(policy, sequences)), by_definition.cpu(), atol=1e-9, rtol=1e-9)
 

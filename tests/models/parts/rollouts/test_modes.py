@@ -61,7 +61,7 @@ def test_the_margin_is_the_own_likelihood_less_the_best_other() -> None:
     assert margins_of(values, torch.tensor([0, 1])).tolist() == [1.0, -0.5]
 
 
-def test_the_reward_reads_every_answer_in_every_mode_whatever_the_batch() -> None:
+def test_the_reward_reads_every_answer_in_every_mode_in_any_batch() -> None:
     resources = make_resources()
     rollouts = Conditioned(modes=MODES)(resources, ASKED[:2], 0)
     part = ModeMargin(tokens=("+", ";", "="))
@@ -120,7 +120,7 @@ def test_the_strategy_replaces_the_token_of_the_exported_mode() -> None:
         ({"a": Mode(token="+", answers=("sound",)), "b": Mode(token=";", answers=("sound",))}, r"'sound' are in two"),
     ],
 )
-def test_modes_that_cannot_be_told_apart_are_refused(modes: dict[str, Mode], line: str) -> None:
+def test_modes_that_cannot_be_distinguished_are_refused(modes: dict[str, Mode], line: str) -> None:
     with pytest.raises(UserError, match=f"rollouts.modes: .*{line}"):
         Conditioned(modes=modes)
 

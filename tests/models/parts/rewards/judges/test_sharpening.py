@@ -1,4 +1,4 @@
-"""Sharpening on an enumerated policy of four answers of two tokens: what both of its forms converge to."""
+"""Sharpening on an enumerated policy of four answers of two tokens: the limits of both of its forms."""
 
 from collections.abc import Sequence
 from itertools import product

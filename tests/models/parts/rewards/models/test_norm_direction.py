@@ -66,7 +66,7 @@ def written(*texts: str) -> list[Rollout]:
     return [Rollout(PROBLEMS[0], 0, (4,), None, text, True) for text in texts]
 
 
-def test_texts_like_the_phrases_to_do_score_higher_whatever_the_row() -> None:
+def test_texts_like_the_phrases_to_do_score_higher_in_any_row() -> None:
     resources = make_resources()
     resources.learner.reference = resources.learner.policy
     made = part().reasoned(resources, written("5 + 5", "8 ; 8"))

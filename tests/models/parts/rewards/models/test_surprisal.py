@@ -1,4 +1,4 @@
-"""Moderate surprise: its formula on an independent reading, its maximum, incoherence, and what it needs."""
+"""Moderate surprise: its formula on an independent reading, its maximum, incoherence, and a missing reference."""
 
 import math
 from dataclasses import replace

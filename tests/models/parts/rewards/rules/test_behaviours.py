@@ -38,7 +38,7 @@ def test_lines_are_counted_once_for_each_behaviour(text: str, counts: tuple[int,
     assert Behaviours()(NONE, [rollout(text), rollout(TEXT)]).tolist() == [float(sum(counts)), 4.0]
 
 
-def test_what_an_environment_wrote_is_not_counted() -> None:
+def test_text_of_an_environment_is_not_counted() -> None:
     turns = (Turn(0, 1, text="3*8+5=29 no"), Turn(1, 2, text="(3+5)*8", response="no, first think"))
     played = replace(rollout("all of it: first, first"), episode=RolloutEpisode(turns=turns))
     assert behaviours_in("no, first think")["backtracking"] == 1

@@ -25,7 +25,7 @@ def by_definition(text: str, target: str) -> int:
     return distance(len(text), len(target))
 
 
-def said(text: str, problem: Problem) -> Rollout:
+def written(text: str, problem: Problem) -> Rollout:
     [ids] = CODEC.completions([text])
     return Rollout(problem, 0, tuple(ids), None, text, True)
 
@@ -46,7 +46,7 @@ def test_distances_are_those_of_the_definition() -> None:
 def test_the_values_add_up_to_one_minus_the_error_rate() -> None:
     problem = Problem("p", "", "1 + 2 = 3", tokens=(3,))
     for text in ("1 + 2 = 3", "1 + 2 = 4", "1 +", "7", "1 + 2 = 3 ; 4 ; 5 ; 6"):
-        [row] = CharacterGain().tokens(make_resources(), [said(text, problem)])
+        [row] = CharacterGain().tokens(make_resources(), [written(text, problem)])
         assert float(row.sum()) == pytest.approx(
             1 - by_definition(text, problem.answer) / len(problem.answer), abs=1e-6
         )
@@ -54,10 +54,10 @@ def test_the_values_add_up_to_one_minus_the_error_rate() -> None:
 
 def test_a_right_token_is_paid_where_it_is_written_and_a_surplus_one_costs() -> None:
     problem = Problem("p", "", "1 2", tokens=(3,))
-    [row] = CharacterGain().tokens(make_resources(), [said("1 2 7", problem)])
+    [row] = CharacterGain().tokens(make_resources(), [written("1 2 7", problem)])
     # three characters: "1" is one, " 2" two; " 7" is a surplus of two; the end token adds no text
     assert row.tolist() == pytest.approx([1 / 3, 2 / 3, -2 / 3, 0.0])
-    [wrong] = CharacterGain().tokens(make_resources(), [said("3 2", problem)])
+    [wrong] = CharacterGain().tokens(make_resources(), [written("3 2", problem)])
     assert wrong.tolist() == pytest.approx([0.0, 2 / 3, 0.0])
 
 
@@ -65,7 +65,7 @@ def test_the_target_may_be_a_demonstration_without_a_flaw() -> None:
     ids = tuple(CODEC.completions(["7"])[0])
     known = (KnownAnswer("demonstration", ids, "3", "slip"), KnownAnswer("demonstration", ids, "7"))
     reward = CharacterGain(against="demonstration")
-    [row] = reward.tokens(make_resources(), [said("7", Problem("p", "", "1", tokens=(3,), known=known))])
+    [row] = reward.tokens(make_resources(), [written("7", Problem("p", "", "1", tokens=(3,), known=known))])
     assert row.tolist() == [1.0, 0.0] and not reward.needs_answers and CharacterGain().needs_answers
     with pytest.raises(UserError, match=r"problem p has no demonstration; set rollouts\.reads to demonstrations"):
-        reward.tokens(make_resources(), [said("7", Problem("p", "", "1", tokens=(3,)))])
+        reward.tokens(make_resources(), [written("7", Problem("p", "", "1", tokens=(3,)))])

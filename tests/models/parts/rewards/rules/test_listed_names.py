@@ -85,7 +85,7 @@ def test_labels_count_in_any_order_and_once() -> None:
     assert value(LabelSet(), "#### farms, roads, steel, mines") == pytest.approx(2 * (3 / 4) / (3 / 4 + 1))
 
 
-def test_evaluations_count_what_is_whole_and_grade_the_rest() -> None:
+def test_evaluations_count_whole_answers_and_grade_the_rest() -> None:
     attempts = [Attempt(PROBLEM, text, True) for text in ("#### steel > roads > farms", "#### roads > steel > farms")]
     assert Ndcg().right(attempts) == [True, False] and LabelSet().right(attempts) == [True, True]
     assert Ndcg(right_from=0.8).verifies and not Ndcg().verifies and not LabelSet().verifies

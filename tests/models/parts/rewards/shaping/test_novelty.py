@@ -85,7 +85,7 @@ def test_words_outside_the_part_that_is_compared_earn_nothing() -> None:
     assert part(resources, texts("a b u v w", "z")).tolist() == pytest.approx([0.0, 2.0], abs=1e-6)
 
 
-def test_hidden_states_tell_equal_texts_from_others_whatever_the_row() -> None:
+def test_hidden_states_distinguish_equal_texts_from_others_in_any_row() -> None:
     resources = make_resources()
     learner: Learner = resources.learner
     learner.reference = learner.policy
