@@ -31,7 +31,7 @@ class Waits:
     """Number of waits; None if they could not be counted."""
     places: Mapping[str, int] = field(default_factory=dict)
     """Waits by the line of Python being run, `file:line`; those of a backward pass count at the line that began it."""
-    failure: str = "not asked for"
+    failure: str = "not requested"
     """Reason why they could not be counted."""
 
 

@@ -214,4 +214,4 @@ def _run(arguments: list[Any], standard_input: str, identity: dict[str, Any]) ->
     )
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if "PASSWORD" not in line and line.strip()]
-        raise UserError(f"{Path(arguments[0]).name} failed: {lines[-1] if lines else 'it said nothing'}")
+        raise UserError(f"{Path(arguments[0]).name} failed: {lines[-1] if lines else 'it printed nothing'}")

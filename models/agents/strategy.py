@@ -360,7 +360,7 @@ class Strategic(Engine):
     def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.complete`; log-probs are not available, because turns are selected, not drawn token by token."""
         if drawing.log_probs:
-            raise ValueError("a strategy has no log-probs: nothing is trained on what it says")
+            raise ValueError("a strategy has no log-probs: nothing is trained on its turns")
         self.policy.begin(len(requests), self._strategy.most_calls * len(requests))
         started = time.perf_counter()
         turns = self._strategy.turns(self.policy, requests, drawing)

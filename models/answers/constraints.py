@@ -53,7 +53,7 @@ class Constraint(Hidden):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.kind in ABOUT) != bool(self.text.split()):
-            raise ValueError(f"{self.kind}: text is {'missing' if self.kind in ABOUT else 'not asked for'}")
+            raise ValueError(f"{self.kind}: text is {'missing' if self.kind in ABOUT else 'not a setting of it'}")
         if self.kind not in COUNTED and (self.least or self.most is not None):
             raise ValueError(f"{self.kind}: nothing is counted")
         if self.most is not None and self.most < self.least:

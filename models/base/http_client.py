@@ -54,7 +54,10 @@ def ask_json(
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(key_variable):
         if not (key.isascii() and key.isprintable()):  # http.client would reject it too, but show the key
-            raise NoAnswer(f"{url} is not asked: {key_variable} holds a line break or another character of no header")
+            raise NoAnswer(
+                f"no request was sent to {url}: {key_variable} holds a line break or another character that a header "
+                "cannot have"
+            )
         headers["Authorization"] = f"Bearer {key}"
     data = None if body is None else json.dumps(body).encode()
     reason = ""

@@ -163,7 +163,7 @@ class Fleet(Engine):
         if engine.version != self.kept.version:
             raise UserError(
                 f"engine {number + 1} of {len(self.engines)} has the weights of hand-over {engine.version}, but those "
-                f"of hand-over {self.kept.version} were given to it: what it says is of another policy"
+                f"of hand-over {self.kept.version} were given to it: its output belongs to another policy"
             )
         return result
 

@@ -81,7 +81,7 @@ def overlaps(texts: Sequence[str], prompts: Sequence[str], rows: Iterable[str], 
         run: words of a run that must occur in a single row; at least `words`.
     """
     ids = [_ids(text) for text in texts]
-    asked = [_ids(prompt) for prompt in prompts]
+    given = [_ids(prompt) for prompt in prompts]
     sizes = (words, run)
     copied = dict(
         zip(sizes, _copied([[_hashes(each, size) for each in ids] for size in sizes], rows, sizes), strict=True)
@@ -89,7 +89,7 @@ def overlaps(texts: Sequence[str], prompts: Sequence[str], rows: Iterable[str], 
 
     def flags(place: int, size: int) -> NDArray[np.bool_]:
         runs = _hashes(ids[place], size)
-        return np.isin(runs, copied[size]) & ~np.isin(runs, _hashes(asked[place], size))
+        return np.isin(runs, copied[size]) & ~np.isin(runs, _hashes(given[place], size))
 
     return [_overlap(flags(place, words), flags(place, run), words, run) for place in range(len(ids))]
 

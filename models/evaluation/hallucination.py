@@ -199,7 +199,7 @@ def _claims(text: str) -> Iterator[tuple[Category, str]]:
     for match in _NAME.finditer(text):
         begins = _SENTENCE.search(text, 0, match.start()) is not None
         if begins and " " not in match[0]:
-            continue  # the capital of a sentence's first word says nothing
+            continue  # the capital of a sentence's first word marks no name
         before = text[max(0, match.start() - 20) : match.start()]
         place = _PLACE_BEFORE.search(before) or _PLACE_WORDS & set(match[0].split())
         take(match, "place" if place else "name", match[0])

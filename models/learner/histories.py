@@ -1,6 +1,6 @@
 """Tries of sequences that share histories at any depth: branches of an episode, or turns that are separate samples.
 
-    prompt - turn 1 - heard - turn 2 a          every token of the trie once, in depth-first order
+    prompt - turn 1 - reply - turn 2 a          every token of the trie once, in depth-first order
                             \\ turn 2 b - ...
 
 A causal model's state at a token depends only on the tokens before it. So a history that several sequences begin with

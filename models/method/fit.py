@@ -162,7 +162,7 @@ class Fit:
             return torch.cat([rows[place] for place in order])
 
         log_prob, entropy = ordered(outputs.log_prob), ordered(outputs.entropy)
-        assert log_prob is not None and entropy is not None, "they are said of every token"
+        assert log_prob is not None and entropy is not None, "both are defined for every token"
         return wholes, PolicyOutputs(log_prob, entropy, ordered(outputs.divergence), ordered(outputs.contrast_gap))
 
     @cached_property

@@ -128,7 +128,7 @@ def newest_checkpoint(root: Path) -> Checkpoint | None:
             state = json.loads((folder / STATE).read_text())
             number, hashes, updates = state["round"], dict(state["sha256"]), dict(state["updates"])
             if not hashes or not all(type(count) is int for count in (number, *updates.values())):
-                raise ValueError("it says too little")
+                raise ValueError("it is incomplete")
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             faults = [f"{STATE} is broken"]
         else:

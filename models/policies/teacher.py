@@ -46,7 +46,9 @@ class FrozenSettings:
     def __post_init__(self) -> None:
         if not self._least <= len(self._named) <= 1:
             more = f", {' and '.join(self._named)}: set to null what is not meant" if self._named else ""
-            raise UserError(f"{self._key}: one of path, recipe and address says who it is; {len(self._named)} do{more}")
+            raise UserError(
+                f"{self._key}: exactly one of path, recipe and address must be set; {len(self._named)} are{more}"
+            )
         if self.set and self.recipe is None:
             raise UserError(f"{self._key}.set: overrides are for {self._key}.recipe")
 

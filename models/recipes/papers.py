@@ -41,9 +41,9 @@ or what of it is missing. For example, this prints the papers that have no place
 | stand-in | a component of another kind replaces one that the method needs; the note names both |
 | open | no place yet |
 
-A paper with several places has a row for each, and counts with the best grade. A grade says how much of a method is
-there, and not whether it works at this size: a note says if it does not learn here, and [league.md](league.md) and
-[agents.md](agents.md) have the figures. The register is the file [recipes/papers.tsv](../recipes/papers.tsv).
+A paper with several places has a row for each, and counts with the best grade. A grade states how much of a method is
+implemented, and not whether it works at this size: a note states if it does not learn here, and [league.md](league.md)
+and [agents.md](agents.md) have the figures. The register is the file [recipes/papers.tsv](../recipes/papers.tsv).
 `rewardflow methods --papers --markdown` makes this page from it.
 """
 

@@ -146,7 +146,7 @@ def start(
             server.close()
             error_file.seek(0)
             lines = error_file.read().decode("utf-8", "replace").strip().splitlines()
-            raise NotStarted(lines[-1] if lines else "it says nothing") from None
+            raise NotStarted(lines[-1] if lines else "it printed nothing") from None
         mine.settimeout(None)
     server.layers = Layers(namespaces, int(answer["landlock"]), bool(answer["seccomp"]))
     return server

@@ -77,7 +77,7 @@ class Worker:
             except EOFError:
                 return None
         if not isinstance(answer, dict) or answer.get("nonce") != nonce:
-            raise wire.Malformed("an answer that was not asked for")
+            raise wire.Malformed("an answer without a request")
         return answer
 
     def close(self) -> None:
@@ -245,7 +245,7 @@ class Sandbox:
     def start_worker(self) -> Worker:
         """Start a worker with the layers that this machine has; raises as `layers` does."""
         kind: Kind = "compiler" if self.compilers else "program"
-        reason = "not asked for"
+        reason = "not requested"
         if self.namespaces:
             try:
                 return self._accept_worker(Worker.start(kind, self.settings, namespaces=True), "")

@@ -80,7 +80,7 @@ def verdict_of(ran: Ran) -> ProgramVerdict:
     if ran.late or ran.cut or ran.status != 0:
         return ProgramVerdict("failed", 0, passed + failed, why or "it does not end")
     if not passed + failed:
-        return ProgramVerdict("useless_tests", 0, 0, "the bench says nothing")
+        return ProgramVerdict("useless_tests", 0, 0, "the bench printed no result")
     if not failed:
         return ProgramVerdict("passed", passed, passed, "")
     return ProgramVerdict(

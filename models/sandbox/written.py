@@ -27,7 +27,7 @@ def written_program(prompt: str, completion: str, entry_point: str) -> str:
     Args:
         prompt: what the policy read.
         completion: what it wrote.
-        entry_point: name of the function that is asked for.
+        entry_point: name of the requested function.
     """
     defines = re.compile(rf"^(?:async[ \t]+)?def[ \t]+{re.escape(entry_point)}\b", re.MULTILINE)
     completion = without_reasoning(completion)

@@ -131,7 +131,7 @@ def _probe(codec: Codec, roles: Sequence[str], tools: Sequence[Tool]) -> tuple[s
         head, rest = whole.partition(reply)[::2]
         if any(whole.count(text) != 1 for text in (reply, *texts)):
             named = " and ".join(dict.fromkeys(roles))
-            return f"it does not write what the role {named} says and what was replied before, once each"
+            return f"it does not write the text of the role {named} and the reply before it, each once"
         if head not in (render(question), render(question, *after(reply), asks=False).partition(reply)[0]):
             return "it rewrites a conversation when a message is added"
         parts = []

@@ -65,7 +65,7 @@ def build_learner(
     judge, slots = (frozen or {}).get("judge"), recipe.slots
 
     def open_judge() -> nn.Module:
-        assert judge is not None, "only asked for where there is one"
+        assert judge is not None, "only called if there is one"
         return nn.Module.to(load_causal_model(judge, torch.float32), next(policy.parameters()).device)
 
     reference: PreTrainedModel | None = None

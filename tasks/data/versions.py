@@ -218,7 +218,7 @@ def stored(root: Path, digests: Iterable[str]) -> set[str]:
             return {digest for digest in digests if not here or remote.exists(digest)}
     except (DvcException, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"the DVC remote cannot be asked what it has ({reason})") from error
+        raise UserError(f"the list of files of the DVC remote cannot be read ({reason})") from error
 
 
 def _transfer(command: str, root: Path, name: str | None, remote: str | None, report: Report) -> None:

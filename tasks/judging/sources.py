@@ -42,7 +42,7 @@ class Source:
 
     @property
     def draws(self) -> bool:
-        """Whether it is a model, which must be asked."""
+        """Whether it is a model, whose answers must be generated."""
         return self.kind != "file"
 
     @property
@@ -90,20 +90,20 @@ def answers_of(
 
     Args:
         source: the source.
-        problems: the problems that a model is asked; not used for a file.
+        problems: the problems that a model answers; not used for a file.
         drawing: settings of a model's answers.
         model: returns the registered model that a number or an alias alone means.
 
     Raises:
-        UserError: the source cannot be read or asked.
+        UserError: the source cannot be read, or does not answer.
     """
     if source.kind == "file":
         return read_answers(source.path, source.given)
-    asked = list(problems)
+    listed = list(problems)
     if source.kind == "address":
         from tasks.judging.drawn import served
 
-        return served(source.given, asked, drawing)
+        return served(source.given, listed, drawing)
     from tasks.judging import drawn
 
     folder = {
@@ -111,4 +111,4 @@ def answers_of(
         "version": lambda: drawn.registered(source.given, model),
         "hub id": lambda: drawn.in_hub_cache(source.given),
     }[source.kind]()
-    return drawn.drawn(source.given, source.kind, folder, asked, drawing)
+    return drawn.drawn(source.given, source.kind, folder, listed, drawing)

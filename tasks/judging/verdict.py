@@ -197,7 +197,7 @@ def _text_guards(measured: Measurement, gate: GateSettings) -> GateSettings:
     """Return the settings with the guards that cannot be computed from the sources off.
 
     Raises:
-        UserError: a guard on texts was asked for and a source has none.
+        UserError: a guard on texts was requested and a source has none.
     """
     off: dict[str, object] = {"divergence_margin": None, "reward_gap_margin": None, "capabilities": ()}
     if min(measured.champion.samples[0], measured.candidate.samples[0]) < 2:

@@ -36,7 +36,7 @@ def review_lines(summary: ReviewSummary) -> list[tuple[str, str]]:
         lines.append(("what stood first", f"preferred in {summary.first:.0%}"))
     if summary.agreement.questions:
         alpha = (
-            "not defined, all said the same"
+            "not defined, all answers are equal"
             if math.isnan(summary.agreement.alpha)
             else f"{summary.agreement.alpha:.2f}"
         )

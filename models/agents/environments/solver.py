@@ -23,7 +23,6 @@ from pydantic import Field
 from models.agents.play.frozen_partner import FrozenPartner
 from models.agents.play.preparation import (
     WorkedExample,
-    asked_step,
     check_form,
     filled,
     gives_away,
@@ -32,6 +31,7 @@ from models.agents.play.preparation import (
     shown_examples,
     stated,
     steps_of,
+    sub_question,
     with_prepared,
 )
 from models.answers.exact import is_right
@@ -178,16 +178,16 @@ class Solver(FrozenPartner):
                 if hint
                 else ()
             )
-        asked = [pair for step in steps if (pair := asked_step(step)) is not None][: self.questions]
-        if not asked:
+        pairs = [pair for step in steps if (pair := sub_question(step)) is not None][: self.questions]
+        if not pairs:
             return ()
-        known = [f"{question} {answer}" for question, answer in asked]
+        known = [f"{question} {answer}" for question, answer in pairs]
         exchanges = [
             (self._question(prompt, known[:number], question), f"#### {answer}")
-            for number, (question, answer) in enumerate(asked)
+            for number, (question, answer) in enumerate(pairs)
         ]
-        turns = [text for pair in asked for text in pair]
-        turns = [*turns, self.ends] if len(asked) < self.questions else turns[:-1]
+        turns = [text for pair in pairs for text in pair]
+        turns = [*turns, self.ends] if len(pairs) < self.questions else turns[:-1]
         whole = with_prepared(self.form, prompt, "\n".join(known)), solution
         return ((prompt, self._turns(TURNS.join(turns), solution)), *exchanges, whole)
 
@@ -230,13 +230,13 @@ class _Work:
         self.outcome: EnvironmentAnswer | None = None
         """The end of the episode, as the policy reads it."""
         self._known: list[str] = []
-        self._asked: str | None = None
+        self._question_text: str | None = None
         self._whole = False
         self._replies: dict[int, str] = {}
 
     def begin(self, seed: int) -> None:
         """Begin the episode; all seats call it in turn, with the same result."""
-        self._seed, self._whole, self._asked, self.outcome = seed, False, None, None
+        self._seed, self._whole, self._question_text, self.outcome = seed, False, None, None
         self._known, self._replies = [], {}
         self.prompts = [None] * self._settings.answers
         self.text = None if self._settings.attempt else self._settings._opening("")
@@ -264,21 +264,21 @@ class _Work:
         elif turn in ("", settings.ends):
             self._solve(with_prepared(settings.form, prompt, "\n".join(self._known)))
         else:
-            self._asked = turn
+            self._question_text = turn
             self.prompts[0] = settings._question(prompt, self._known, turn)
 
-    def hear(self, seat: int, reply: str) -> None:
+    def take_reply(self, seat: int, reply: str) -> None:
         """Take an answer of the solver; it is empty if it did not end."""
         settings = self._settings
         if self._whole:
             self._replies[seat] = reply
             if len(self._replies) == settings.answers:
                 self._end(self._replies[0])
-        elif self._asked is None:
+        elif self._question_text is None:
             self.text = settings._opening(reply)
         else:
             answer = stated(reply)
-            self._known.append(f"{self._asked} {answer}".strip())
+            self._known.append(f"{self._question_text} {answer}".strip())
             if len(self._known) < settings.questions:
                 self.text = answer
             else:
@@ -309,7 +309,7 @@ class _SolverView:
 
     def step(self, turn: str) -> EnvironmentAnswer | None:
         self._work.prompts[self._seat] = None
-        self._work.hear(self._seat, turn)
+        self._work.take_reply(self._seat, turn)
         return self.news()
 
     def news(self) -> EnvironmentAnswer | None:

@@ -1,8 +1,8 @@
 """A table for games of several seats, played by the policy against itself or against players that do not learn.
 
-    opening    what the seat was dealt, and what was played before it had a turn     second jack bet
+    opening    the deal of the seat, and the actions before its first turn           second jack bet
     turn       an action of the game                                                 call
-    heard      what the others played since                                          check
+    reads      the actions of the others since                                       check
 
 Every seat reads its own view alone: the deals of the others are in none of its tokens. In self-play all seats are the
 policy's, and each is a rollout of its own; against others the policy's seat is drawn again for every game. A turn that

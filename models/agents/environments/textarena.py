@@ -1,8 +1,8 @@
 """Games of TextArena (arXiv 2504.11442) for one player: guessing a number, a frozen lake, the towers of Hanoi.
 
-    heard      You have to guess the number between 1 and 20 within 10 turns. ...
+    reads      You have to guess the number between 1 and 20 within 10 turns. ...
     turn       [5]
-    heard      The target number is higher.
+    reads      The target number is higher.
 
 A game is seeded with the episode's seed. Any problem will do, because the game states its own task. The reward is the
 one that the game reports at its end, and the goal is reached if it is at least 1. The package is an extra:

@@ -2,7 +2,7 @@
 
     prompt     First, go east. Next, take the thing8 in room7.
     turn       go east
-    heard      -= Room7 =- You are in the room7. There is a thing8 on the floor.
+    reads      -= Room7 =- You are in the room7. There is a thing8 on the floor.
     turn       take thing8
 
 A problem's answer names its game, `NAME.z8` in the folder of games, which a stage of DVC compiles from seeds. The

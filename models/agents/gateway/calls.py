@@ -1,7 +1,7 @@
 """Recorded calls of an agent program, and their arrangement as a tree that is cut into chains.
 
     call 1   prompt            -> ids 1
-    call 2   prompt ids 1 heard  -> ids 2          continues call 1
+    call 2   prompt ids 1 reply  -> ids 2          continues call 1
     call 3   prompt ids 1 other  -> ids 3          continues call 1 too: a branch
     call 4   another prompt    -> ids 4            begins by itself
 

@@ -55,7 +55,8 @@ def branch(
     """
     if settings.environment.several:
         raise UserError(
-            f"environment {settings.environment.name} has several seats: what others said would have to be played again"
+            f"environment {settings.environment.name} has several seats: the turns of the others would have to be "
+            "played again"
         )
     requests = requests_of([fork.problem.tokens for fork in forks], sampling, seed)
     playing: list[Playing] = []

@@ -123,7 +123,7 @@ def steps_of(solution: str, between: str) -> list[str]:
     return steps
 
 
-def asked_step(step: str) -> tuple[str, str] | None:
+def sub_question(step: str) -> tuple[str, str] | None:
     """Split a step such as `7 + 5 = 12` into a sub-question, `7 + 5 =`, and its answer; None without an equals sign."""
     left, equals, result = step.rpartition("=")
     return (f"{left.strip()} =", result.strip()) if equals and left.strip() and result.strip() else None

@@ -122,10 +122,10 @@ def _wave(movers: Sequence[_EpisodeSeat], voices: Mapping[Speaker, SpeakerModel]
         texts = voice.codec.text([generated.tokens for generated in completions])
         for each, generated, text in zip(own, completions, texts, strict=True):
             # half a turn of a seat that does not learn counts like a whole one, except where the seat answers
-            heard = text if generated.finished or not each.seat.answers else ""
+            taken = text if generated.finished or not each.seat.answers else ""
             each.playing.record_turn(generated if each.seat.learns else replace(generated, finished=True), text)
             if not each.playing.over:
-                _take_answer(each, lambda: each.playing.opened.step(heard))  # noqa: B023 - called here
+                _take_answer(each, lambda: each.playing.opened.step(taken))  # noqa: B023 - called here
 
 
 def _news_of(episode_seat: _EpisodeSeat) -> Callable[[], EnvironmentAnswer | None]:

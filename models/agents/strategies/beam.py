@@ -119,7 +119,7 @@ class Beam(Strategy):
     ) -> list[list[Beginning]]:
         """Return the beginnings of each turn after one more step, [requests], distinct ones; ended ones stay."""
         last, first = step == self.steps - 1, step == 0
-        asked: list[tuple[int, Beginning, CompletionRequest]] = []
+        begun: list[tuple[int, Beginning, CompletionRequest]] = []
         for number, (request, beam) in enumerate(zip(requests, beams, strict=True)):
             call = step * self._drawn
             for beginning in beam:
@@ -129,13 +129,13 @@ class Beam(Strategy):
                         max_tokens=request.max_tokens - len(beginning.tokens),
                         stops=request.stops if last else tuple(dict.fromkeys((*request.stops, *marked))),
                     )
-                    asked.append((number, beginning, next_step))
+                    begun.append((number, beginning, next_step))
                     call += 1
         pools: list[dict[tuple[int, ...], Beginning]] = [
             {beginning.tokens: beginning for beginning in beam if beginning.over} for beam in beams
         ]
-        drawn = policy.draft([request for _, _, request in asked], sampling)
-        for (number, beginning, _), generated in zip(asked, drawn, strict=True):
+        drawn = policy.draft([request for _, _, request in begun], sampling)
+        for (number, beginning, _), generated in zip(begun, drawn, strict=True):
             request = requests[number]
             tokens = (*beginning.tokens, *generated.tokens)
             ended = tokens[-1] in policy.ends or tokens[-1] in request.stops

@@ -5,7 +5,7 @@
 
 Grounded Decoding (arXiv 2303.00855) multiplies the policy's tokens by the likelihood of the beginning under models that
 know what is possible and useful in the environment. Here an environment lists the actions that are possible, and a
-scorer, such as a critic, says how useful each is. G / G is the next token's probability if an action was drawn in
+scorer, such as a critic, states how useful each is. G / G is the next token's probability if an action was drawn in
 proportion to g, so the result is a product of two distributions at every token. With uniform scores the policy only
 stays within the actions. With actions of a single token and weight 1 it is p(a) g(a), normalised.
 

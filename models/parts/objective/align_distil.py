@@ -44,7 +44,7 @@ class AlignDistil(Objective):
             log_prob: log pi of each token, [tokens], nats; not read.
             batch: the divergence, [tokens], nats, gradient flows; the gap of teacher and contrast, [tokens].
         """
-        assert batch.divergence is not None and batch.contrast_gap is not None, "the fit computes what is asked for"
+        assert batch.divergence is not None and batch.contrast_gap is not None, "the fit computes the requested outputs"
         weight = contrast_weight(batch.contrast_gap, self.extrapolation).to(batch.divergence)
         watch = {"divergence": batch.divergence.detach(), "extrapolation": weight}
         return self.beta / weight * batch.divergence, watch

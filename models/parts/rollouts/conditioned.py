@@ -116,8 +116,8 @@ class Conditioned(Dataset):
                         f"rollouts.modes: no mode has the answers of the class {name!r} (row {problem.id}); there are "
                         f"{listed(list(token_of), 10)}"
                     )
-                asked = replace(problem, tokens=(*problem.tokens, token_of[name]))
-                rollouts.append(as_rollout(asked, number, replace(known, reference_log_probs=None)))
+                with_token = replace(problem, tokens=(*problem.tokens, token_of[name]))
+                rollouts.append(as_rollout(with_token, number, replace(known, reference_log_probs=None)))
         return rollouts
 
     def _tokens(self, codec: Codec) -> dict[str, int]:

@@ -5,7 +5,7 @@ Source: paper 77.
     self-play    ->  messages at the same set of legal actions, in clusters  ->  the game of the clusters
     regret matching on it (CFR)  ->  value of each cluster at each information set  ->  value of each turn in it
 
-A turn is a rollout whose prompt is all that its seat had read and said. Its group holds the turns with the same
+A turn is a rollout whose prompt is all that its seat had read and written. Its group holds the turns with the same
 history: pairs of them (select best_worst) prefer what the solved game prefers, for DPO. The next round plays with the
 policy that was trained on them. A text that is not an action is worth the worst value of the game, whatever cluster it
 is in.

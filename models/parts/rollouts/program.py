@@ -111,7 +111,7 @@ class ProgramRollouts(Sample):
             for episode in episodes:
                 made += _rollouts(problems[group], group, cast(ProgramEpisode, episode), settings.limits)
         if not made:
-            raise UserError(f"rollouts {self.name}: no program of round {round_number} asked the policy for anything")
+            raise UserError(f"rollouts {self.name}: no program of round {round_number} sent a request to the policy")
         return made
 
     @property

@@ -1,8 +1,8 @@
 """A search over each problem's episodes: several turns are tried at every node, and values are backed up the tree.
 
-    prompt | turn 1 a | heard | turn 2 a          each rollout is a turn: its prompt is the whole history before it,
+    prompt | turn 1 a | reply | turn 2 a          each rollout is a turn: its prompt is the whole history before it,
                               | turn 2 b          its group is its node, its value is the one that the search gives it
-           | turn 1 b | heard | turn 2 c
+           | turn 1 b | reply | turn 2 c
 
 Monte-Carlo tree search as in Agent Q (paper 82), iTool (paper 312) and step-level Q (paper 355), depth first as in
 ToolLLM's decision trees (paper 359), best first or breadth first (models.agents.play.tree). The nodes that are expanded

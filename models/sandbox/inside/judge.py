@@ -114,7 +114,7 @@ class Judge:
         ask = {"arguments": wire.pack(list(arguments)), "named": wire.pack(named), "nonce": nonce}
         answer = self._answer(ask)
         if not isinstance(answer, dict) or answer.get("nonce") != nonce:
-            raise self._broken("an answer that was not asked for")
+            raise self._broken("an answer without a request")
         if "error" in answer:
             raise self._error(answer)
         if self.request.get("counted"):
@@ -164,7 +164,7 @@ class Judge:
         return Fault(reason)
 
     def _error(self, answer: dict[str, Any]) -> BaseException:
-        name, message = str(answer["error"])[:LONGEST], str(answer.get("said", ""))[:LONGEST]
+        name, message = str(answer["error"])[:LONGEST], str(answer.get("message", ""))[:LONGEST]
         line = f"{name}: {message}".rstrip(": ")
         self.uncompilable |= answer.get("stage") == "compile"
         if answer.get("stage") != "call":

@@ -67,7 +67,12 @@ def _call(request: dict[str, Any]) -> NoReturn:
             data = wire.framed(reply | ({"steps": steps, "lines": sorted(counts.lines)} if counted else {}))
             loading.steps = 0
         except BaseException as error:
-            reply = {"nonce": ask["nonce"], "stage": stage, "error": type(error).__name__, "said": _message_of(error)}
+            reply = {
+                "nonce": ask["nonce"],
+                "stage": stage,
+                "error": type(error).__name__,
+                "message": _message_of(error),
+            }
             data = wire.framed(reply)
         while data:
             data = data[os.write(3, data) :]

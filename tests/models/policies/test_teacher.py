@@ -42,7 +42,7 @@ def test_more_rows_of_embeddings_than_tokens_are_no_other_vocabulary(tmp_path: P
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({}, "one of path, recipe and address says who it is; 0 do"),
+        ({}, "exactly one of path, recipe and address must be set; 0 are"),
         ({"path": "a", "recipe": "b"}, "2 do"),
         ({"path": "a", "address": "http://127.0.0.1:1/v1"}, "2 do"),
         ({"path": "a", "set": ("seed=1",)}, "teacher.set: overrides are for teacher.recipe"),

@@ -73,7 +73,7 @@ def test_a_conversation_in_ids_is_what_the_template_writes_though_no_turn_is_enc
         (ECHOING, "what it writes between messages depends on their texts"),
         (ENDLESS, "it does not end a reply with a token that ends completions"),
         (USERS_ONLY, "it refuses a message of the role user behind a reply (one message only)"),
-        (FORGETFUL, "it does not write what the role user says and what was replied before, once each"),
+        (FORGETFUL, "it does not write the text of the role user and the reply before it, each once"),
     ],
 )
 def test_a_template_that_cannot_be_continued_is_refused_by_a_line_that_says_why(template: str | None, why: str) -> None:

@@ -39,5 +39,5 @@ class EntityCoverage(Reward):
 
 
 def _share(entity: re.Pattern[str], prompt: str, text: str) -> float:
-    asked, named = ({match.group().casefold() for match in entity.finditer(side)} for side in (prompt, text))
-    return len(asked & named) / len(asked) if asked else 1.0
+    needed, named = ({match.group().casefold() for match in entity.finditer(side)} for side in (prompt, text))
+    return len(needed & named) / len(needed) if needed else 1.0

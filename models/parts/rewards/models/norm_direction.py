@@ -108,13 +108,13 @@ class NormDirection(ReasonedReward):
             UserError: the recipe has no reference, or the phrases have no direction.
         """
         reader = f"reward {self.label}"
-        asked = [question.replace(PLACE, phrase) for phrase in (*self.do, *self.avoid) for question in self.questions]
+        filled = [question.replace(PLACE, phrase) for phrase in (*self.do, *self.avoid) for question in self.questions]
         texts = [rollout.text for rollout in rollouts]
-        states = text_states(resources, [*asked, *texts], reader)
-        phrases = states[: len(asked)].unflatten(0, (-1, len(self.questions))).mean(1)
+        states = text_states(resources, [*filled, *texts], reader)
+        phrases = states[: len(filled)].unflatten(0, (-1, len(self.questions))).mean(1)
         try:
             axis = axis_of(phrases[: len(self.do)], phrases[len(self.do) :])
         except UserError as error:
             raise UserError(f"{reader}: {error}; choose phrases of words that the policy's tokenizer knows") from None
         watched = {"explained": axis.explained, "separated": axis.separated}
-        return Reasoned(axis.score(states[len(asked) :]).float(), [""] * len(texts), watched)
+        return Reasoned(axis.score(states[len(filled) :]).float(), [""] * len(texts), watched)

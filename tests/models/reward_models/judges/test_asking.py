@@ -249,7 +249,7 @@ def test_a_server_without_the_model_or_with_none_is_refused() -> None:
 
 def test_who_judges_is_said_once_and_else_it_is_the_policy_as_it_began(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"^judge: one of path, recipe and address says who it is; 2 do, path and address: set to"
+        UserError, match=r"^judge: exactly one of path, recipe and address must be set; 2 are, path and address: set to"
     ):
         JudgeSettings(path="x", address="http://127.0.0.1:1/v1")
     with pytest.raises(UserError, match=r"^judge\.model: the name of a model is for judge\.address"):
