@@ -39,6 +39,7 @@ def run(
         ('kept', 1)
     """
     file, chosen = _resolved(recipe, overrides)
+    from flows.runtime.called_flow import prepare_flow
     from models.recipes.files import require_files
     from models.recipes.load import load_recipe
     from models.recipes.smoke import made_small
@@ -48,8 +49,10 @@ def run(
     checked = load_recipe(file, chosen)
     require_files(checked)
     checked.placement.check(cluster)
-    _prepare()
+    ready = prepare_flow()
     from flows.train import train
+
+    ready()
 
     return run_outcome(train(file, chosen, refresh, cluster, resume))
 
@@ -79,12 +82,14 @@ def compare(
         UserError: a recipe is wrong, or the recipes cannot be compared.
     """
     names, chosen = [str(recipe) for recipe in recipes], overrides_of(overrides)
+    from flows.runtime.called_flow import prepare_flow
     from models.recipes.comparison import contenders
 
     contenders(names, chosen, seeds, metric, budget, smoke, target)
-    _prepare()
+    ready = prepare_flow()
     from flows.compare import compare as compared
 
+    ready()
     run_id, standings, costs, lost = compared(names, chosen, seeds, metric, budget, smoke, target)
     return ComparisonOutcome(run_id, metric, standings, costs, lost)
 
@@ -104,9 +109,12 @@ def evaluate(policy: str | Path, strategy: str, recipe: str | Path | Recipe, **o
     file, chosen = _resolved(recipe, overrides)
     folder = Path(policy).expanduser()
     address = str(folder.absolute()) if folder.is_dir() else str(policy)
-    _prepare()
+    from flows.runtime.called_flow import prepare_flow
+
+    ready = prepare_flow()
     from flows.evaluate_strategy import evaluate_strategy
 
+    ready()
     return strategy_outcome(evaluate_strategy(address, strategy, file, chosen))
 
 
@@ -117,17 +125,3 @@ def _resolved(recipe: str | Path | Recipe, overrides: dict[str, Any]) -> tuple[s
     name, below = (recipe.extends, recipe.overrides) if isinstance(recipe, Recipe) else (str(recipe), [])
     find_recipe(name)
     return name, [*below, *overrides_of(overrides)]
-
-
-def _prepare() -> None:
-    """Set up the state folder and a Prefect server for a flow that this process calls."""
-    from flows.runtime import console
-    from flows.runtime.environment import state_folder, writable_state_folder
-    from flows.servers import temporary_server
-    from models.base.disk import require_space
-
-    require_space(state_folder())
-    writable_state_folder()
-    server_answers = temporary_server.start(state_folder())
-    console.quiet(caller_prints_error=True)
-    server_answers()

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.runtime.command_options import SetOption, complete_recipes
-from flows.runtime.environment import state_folder, writable_state_folder
-from models.base.disk import require_space
+from flows.runtime.environment import state_folder
 from tasks.runner import interrupt
 
 PANEL = "Train"
@@ -58,17 +57,13 @@ def compare(
 
     chosen = overrides or []
     contenders(recipes, chosen, seeds, metric, budget, smoke, target)  # reports errors before Prefect starts
-    require_space(state_folder())
-    writable_state_folder()
-    from flows.runtime import console
-    from flows.servers import temporary_server
+    from flows.runtime.called_flow import prepare_flow
 
-    server_answers = temporary_server.start(state_folder())
+    ready = prepare_flow()
     from flows.compare import compare as compared
     from flows.runtime.outcome import comparison_lines
 
-    console.quiet(caller_prints_error=True)
-    server_answers()
+    ready()
     run, standings, costs, lost = compared(recipes, chosen, seeds, metric, budget, smoke, target)
     interrupt.raise_again()
     print(comparison_lines(run, standings, costs, lost, metric, state_folder()))

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.runtime.command_options import ModelOption, meant_policy
-from flows.runtime.environment import state_folder, writable_state_folder
-from models.base.disk import require_space
+from flows.runtime.environment import state_folder
 from models.base.errors import UserError
 from tasks.runner import interrupt
 
@@ -97,18 +96,14 @@ def evaluate(
         if not recipe:
             recipe, recipe_overrides = recorded_arguments(record)
     load_recipe(recipe, [*recipe_overrides, *own_overrides])
-    require_space(state_folder())
-    writable_state_folder()
-    from flows.runtime import console
-    from flows.servers import temporary_server
+    from flows.runtime.called_flow import prepare_flow
 
-    server_answers = temporary_server.start(state_folder())
+    ready = prepare_flow()
     from flows.evaluate_strategy import evaluate_strategy
     from flows.evaluate_sweep import evaluate_sweep
     from flows.runtime.outcome import columns, strategy_lines
 
-    console.quiet(caller_prints_error=True)
-    server_answers()
+    ready()
     if not sweep:
         comparison = evaluate_strategy(policy_address, strategy, recipe, [*recipe_overrides, *chosen])
         interrupt.raise_again()

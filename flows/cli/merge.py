@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows.runtime.command_options import ModelOption, SetOption, meant_policy
-from flows.runtime.environment import state_folder, writable_state_folder
-from models.base.disk import require_space
+from flows.runtime.environment import state_folder
 from models.base.errors import UserError
 from tasks.runner import interrupt
 
@@ -93,17 +92,13 @@ def merge(
     folders = [named_policy(name)[0].folder for name in named]
     check_mergeable(folders[: len(models)], base=folders[-1] if base else None)
     load_recipe(recipe, [*recorded_overrides, *(overrides or [])])
-    require_space(state_folder())
-    writable_state_folder()
-    from flows.runtime import console
-    from flows.servers import temporary_server
+    from flows.runtime.called_flow import prepare_flow
 
-    server_answers = temporary_server.start(state_folder())
+    ready = prepare_flow()
     from flows.merge import merge as merge_flow
     from flows.runtime.outcome import closing_lines
 
-    console.quiet(caller_prints_error=True)
-    server_answers()
+    ready()
     outcome = merge_flow(
         named[: len(models)],
         named[-1] if base else None,

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.runtime.command_options import SetOption
-from flows.runtime.environment import state_folder, writable_state_folder
-from models.base.disk import require_space
+from flows.runtime.environment import state_folder
 from models.base.errors import UserError
 from tasks.runner import interrupt
 
@@ -76,18 +75,14 @@ def reward_report(
         scored_policies = [f"{name}/{champion.version}"]
     for policy in scored_policies:
         named_version(policy)
-    require_space(state_folder())
-    writable_state_folder()
-    from flows.runtime import console
-    from flows.servers import temporary_server
+    from flows.runtime.called_flow import prepare_flow
 
-    server_answers = temporary_server.start(state_folder())
+    ready = prepare_flow()
     from flows.reward_report import reward_report as report
     from flows.runtime.outcome import report_lines
     from tasks.steps.report_reward import distrusted
 
-    console.quiet(caller_prints_error=True)
-    server_answers()
+    ready()
     measurement = report(
         f"{record.version.name}/{record.version.version}", scored_policies, others or [], recipe, recipe_overrides
     )

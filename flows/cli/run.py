@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.runtime.command_options import RecipeArgument, SetOption
-from flows.runtime.environment import state_folder, writable_state_folder
-from models.base.disk import require_space
+from flows.runtime.environment import state_folder
 from tasks.runner import interrupt
 
 PANEL = "Train"
@@ -72,17 +71,13 @@ def run(
         choice.choose(mirror)
     else:
         choice.require_installed()
-    require_space(state_folder())  # before the folder is made: a refused run leaves no files
-    writable_state_folder()
-    from flows.runtime import console
-    from flows.servers import temporary_server
+    from flows.runtime.called_flow import prepare_flow
 
-    server_answers = temporary_server.start(state_folder())
+    ready = prepare_flow()
     from flows.runtime.outcome import closing_lines
     from flows.train import train
 
-    console.quiet(caller_prints_error=True)
-    server_answers()
+    ready()
     outcome: Any = train(recipe, chosen, refresh, cluster, resume)
     interrupt.raise_again()
     print(closing_lines(outcome, state_folder()))

@@ -37,8 +37,9 @@ which Monte-Carlo tree search is the part `tree_search`. These commands print al
 
 A leaf names parts of slots (see [parts](parts/README.md)), or it is "not here", with the reason. A `setting` is a key
 of a recipe. The table is the file [recipes/taxonomies.tsv](../recipes/taxonomies.tsv); a test checks that every name in
-it exists. `rewardflow methods --taxonomies --markdown` makes this page. The surveys were read as abstracts; the words
-for axes and leaves are this project's own. [papers.md](papers.md) lists all papers.
+it exists. `rewardflow methods --taxonomies --markdown` makes this page. The surveys were read as abstracts. The words
+for axes and leaves, and leaves that an abstract does not name, are this project's own. [papers.md](papers.md) lists all
+papers.
 """
 
 

@@ -8,23 +8,26 @@
 
     UCT(a) = Q(a) + exploration * sqrt(log(N(parent of a) + 1) / N(a));  the root is its own parent
 
-A node is full when it has `children`, or a child with a higher Q. The equilibrium of the choice is the uniform mixed
-strategy over the candidates, as in the published code. The choices by it are
+A node is full when it has `children`, or a child with a higher Q. The other nodes are candidates. As in the published
+code, the mixed strategy p of the equilibrium is uniform over the root's children and zero elsewhere. The choices are
 
-    greedy     the highest UCT
-    sample     in proportion to UCT, above the lowest (importance sampling)
-    mixed      a pair in proportion to the difference of its UCT, and the better of the pair (pairwise)
+    greedy     the highest UCT + p; the root, while it is a candidate, comes first
+    sample     in proportion to max(UCT, 0) p (importance sampling)
+    pairwise   a pair i, j in proportion to |UCT_i - UCT_j| p_i p_j, and the better of the pair
 
-The published code gives the root a UCT of 10,000, counts only the root's children in the equilibrium, and starts from
-an answer of the model or from "I don't know."; the models are GPT-4o and Phi-3-mini. Here the root has a UCT like any
-other node, the equilibrium covers all candidates, and the root is the policy's own turn. A score that cannot be read is
--100. A rewritten answer that did not end, or has no room, is left out, and the selected node counts as visited.
+If all of these weights are zero, each candidate has the same chance. The published code has no bound at 0, where its
+weights may be negative. It starts from an answer of the model or from "I don't know."; its models are GPT-4o and
+Phi-3-mini. Here the root is the policy's own turn; if it did not end, it is not refined. The requests are those of
+`criticise_improve`, in one conversation; the published code asks for critique, answer and score in separate requests. A
+score that cannot be read is -100 instead of a second request. A rewritten answer that did not end, or has no room, is
+left out, and the selected node counts as visited.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,10 +43,12 @@ from models.base.bounds import Count, Temperature
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 LOWEST, HIGHEST = -100.0, 100.0
 """Bounds of a score by the policy itself."""
 LIMIT, PENALTY = 95.0, 5.0
 """A score above LIMIT is reduced by PENALTY, because policies are too content with their answers."""
+SelectionRule = Literal["greedy", "sample", "pairwise"]
 CHOICE = 1 << 20
 """Number of the call whose seed the choices of nodes have; larger than that of any request."""
 
@@ -86,6 +91,11 @@ class RefinedAnswer:
         parent = self.parent or self
         return self.value + exploration * math.sqrt(math.log(parent.visits + 1) / self.visits)
 
+    @property
+    def share(self) -> float:
+        """Probability in the equilibrium: equal for all children of the root, 0 for the root and all nodes below."""
+        return 1 / len(self.parent.children) if self.parent is not None and self.parent.parent is None else 0.0
+
     def __iter__(self) -> Iterator[RefinedAnswer]:
         """Yield the node and all nodes below it, level by level."""
         waiting = deque([self])
@@ -97,7 +107,7 @@ class RefinedAnswer:
 
 def chosen_node(
     candidates: Sequence[RefinedAnswer],
-    rule: Literal["greedy", "sample", "mixed"],
+    rule: SelectionRule,
     exploration: float,
     points: random.Random,
 ) -> RefinedAnswer:
@@ -109,17 +119,21 @@ def chosen_node(
         exploration: weight of the second term of UCT.
         points: random numbers of the turn.
     """
-    bounds = [node.uct(exploration) for node in candidates]
+    bounds, shares = [node.uct(exploration) for node in candidates], [node.share for node in candidates]
     if rule == "greedy" or math.inf in bounds or len(candidates) == 1:
-        return candidates[bounds.index(max(bounds))]
+        worth = [
+            math.inf if node.parent is None else bound + share
+            for node, bound, share in zip(candidates, bounds, shares, strict=True)
+        ]
+        return candidates[worth.index(max(worth))]
     if rule == "sample":
-        above = [bound - min(bounds) for bound in bounds]
-        return points.choices(candidates, weights=above if any(above) else None)[0]
+        weights = [max(bound, 0.0) * share for bound, share in zip(bounds, shares, strict=True)]
+        return points.choices(candidates, weights=weights if any(weights) else None)[0]
     pairs = [(first, second) for second in range(len(bounds)) for first in range(second)]
-    differences = [abs(bounds[first] - bounds[second]) for first, second in pairs]
-    if not any(differences):
+    weights = [abs(bounds[i] - bounds[j]) * shares[i] * shares[j] for i, j in pairs]
+    if not any(weights):
         return points.choice(candidates)
-    pair = points.choices(pairs, weights=differences)[0]
+    pair = points.choices(pairs, weights=weights)[0]
     return candidates[max(pair, key=bounds.__getitem__)]
 
 
@@ -135,7 +149,7 @@ class RefineTree(Strategy):
     )
     refinements: Annotated[int, Field(ge=0, le=256)] = 4
     """Number of rewritten answers; 0: the policy's own turn. The paper uses 4 and more."""
-    select: Literal["greedy", "sample", "mixed"] = "sample"
+    select: SelectionRule = "sample"
     """Choice of the node to refine: by the highest UCT, in proportion to it, or the better of a pair."""
     children: Annotated[int, Field(ge=1, le=64)] = 2
     """Maximum number of children of a node. The paper uses 2."""
@@ -242,8 +256,12 @@ class RefineTree(Strategy):
 
 
 def score_of(text: str) -> float:
-    """Return the score that a text states, in [-100, 100]; a score above 95 loses 5, and an unreadable one is -100."""
-    stated = extract_answer(text, last_number=True)
+    """Return the score that a text states, in [-100, 100]; a score above 95 loses 5, and an unreadable one is -100.
+
+    The score is the marked answer, or the only number of the text. Several numbers, as in "80 out of 100", are
+    unreadable.
+    """
+    stated = extract_answer(text, last_number=len(_NUMBER.findall(text)) == 1)
     try:
         score = float(stated) if stated is not None else LOWEST
     except ValueError:

@@ -43,8 +43,8 @@ def test_more_rows_of_embeddings_than_tokens_are_no_other_vocabulary(tmp_path: P
     ("settings", "line"),
     [
         ({}, "exactly one of path, recipe and address must be set; 0 are"),
-        ({"path": "a", "recipe": "b"}, "2 do"),
-        ({"path": "a", "address": "http://127.0.0.1:1/v1"}, "2 do"),
+        ({"path": "a", "recipe": "b"}, "2 are"),
+        ({"path": "a", "address": "http://127.0.0.1:1/v1"}, "2 are"),
         ({"path": "a", "set": ("seed=1",)}, "teacher.set: overrides are for teacher.recipe"),
         ({"path": "a", "model": "b"}, "teacher.model: the name of a model is for teacher.address"),
     ],

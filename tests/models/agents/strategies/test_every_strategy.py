@@ -33,7 +33,7 @@ SETTINGS: dict[str, list[str]] = {
     "grounded": ["actions=['3 + 4', '7', '5']"],
     "masked_actions": ["actions=['3 + 4', '7', '5']", "ways=[{name: '5', prompt: '3', only: '7|5'}, {name: '9'}]"],
     "prompt_graph": ["questions=[{name: a, ask: '3'}, {name: b, ask: '5', after: [a]}]"],
-    "refine_tree": ["refinements=2", "critique=7 ;", "improve=8 ;", "grade=9 ;", "select=mixed"],
+    "refine_tree": ["refinements=2", "critique=7 ;", "improve=8 ;", "grade=9 ;", "select=pairwise"],
     "society": ["members=['', '3', '4']", "structure=monarchy", "others='{answers} ;'"],
     "value_guided": ["values=[START]", "betas=[0.5]", "k=4"],
     "verified": ["tries=3", "pattern='5'"],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.agents.strategies.plain import Plain
-from models.agents.strategies.refine_tree import RefinedAnswer, RefineTree, chosen_node, score_of
+from models.agents.strategies.refine_tree import RefinedAnswer, RefineTree, SelectionRule, chosen_node, score_of
 from models.agents.strategy import Strategic
 from models.agents.turn_scorer import ScorerSettings
 from models.engines.engine import Generated
@@ -56,28 +56,57 @@ def test_a_node_is_full_with_its_children_or_with_a_better_one() -> None:
     assert first.is_full(5) and not second.is_full(1) and not third.is_full(1)
 
 
-def test_nodes_are_chosen_with_the_probabilities_of_the_three_rules() -> None:
-    """Bounds without exploration are 41.875, 50, 0 and 60."""
-    candidates = small_tree()
-    bounds = [node.uct(0.0) for node in candidates]
-    assert bounds == [41.875, 50.0, 0.0, 60.0]
-    count, points = 20_000, random.Random(3)
-    assert chosen_node(candidates, "greedy", 0.0, points) is candidates[3]
-    shares = {"sample": [bound / sum(bounds) for bound in bounds]}
-    pairs = {(i, j): abs(bounds[i] - bounds[j]) for j in range(4) for i in range(j)}
-    better = [0.0] * 4
-    for (i, j), weight in pairs.items():
-        better[i if bounds[i] > bounds[j] else j] += weight / sum(pairs.values())
-    shares["mixed"] = better
-    for rule, expected in shares.items():
-        times = Counter(chosen_node(candidates, rule, 0.0, points) for _ in range(count))  # type: ignore[arg-type]
-        for node, share in zip(candidates, expected, strict=True):
-            assert abs(times[node] / count - share) <= 4 * math.sqrt(share * (1 - share) / count)
+def tree_of(*scores: float, below: float) -> list[RefinedAnswer]:
+    """Build a root scored 0 with children of these scores, and a child of the first that is scored `below`."""
+    root = RefinedAnswer(TURN)
+    root.add_score(0)
+    nodes = [root]
+    for parent, score in (*((0, score) for score in scores), (1, below)):
+        child = RefinedAnswer(TURN, nodes[parent])
+        child.add_score(score)
+        nodes[parent].children.append(child)
+        nodes.append(child)
+    return nodes
 
 
-@pytest.mark.parametrize("rule", ["greedy", "sample", "mixed"])
+def shares_of(candidates: Sequence[RefinedAnswer], rule: SelectionRule, count: int = 20_000) -> list[float]:
+    points = random.Random(3)
+    times = Counter(chosen_node(candidates, rule, 0.0, points) for _ in range(count))
+    return [times[node] / count for node in candidates]
+
+
+@pytest.mark.parametrize(
+    ("scores", "rule", "expected"),
+    [
+        ((60, 50), "sample", [0, 60 / 110, 50 / 110, 0]),
+        ((60, -20, 20), "sample", [0, 0.75, 0, 0.25, 0]),
+        ((-60, -20), "sample", [0.25, 0.25, 0.25, 0.25]),
+        ((60, 50), "pairwise", [0, 1, 0, 0]),
+        ((60, 50, 10), "pairwise", [0, 0.6, 0.4, 0, 0]),
+        ((40, 40), "pairwise", [0.25, 0.25, 0.25, 0.25]),
+    ],
+)
+def test_only_children_of_the_root_are_drawn_by_their_bounds(
+    scores: tuple[float, ...], rule: SelectionRule, expected: list[float]
+) -> None:
+    """The pairs of 60, 50 and 10 have the weights 10, 50 and 40, so the first wins with 0.1 + 0.5."""
+    count = 20_000
+    drawn = shares_of(tree_of(*scores, below=90), rule, count)
+    for actual, share in zip(drawn, expected, strict=True):
+        assert abs(actual - share) <= 4 * math.sqrt(share * (1 - share) / count)
+
+
+def test_greedily_the_root_comes_first_and_then_the_highest_bound_plus_the_equilibrium() -> None:
+    candidates, points = tree_of(60, 50, below=60.4), random.Random(0)
+    assert chosen_node(candidates, "greedy", 0.0, points) is candidates[0]
+    assert chosen_node(candidates[1:], "greedy", 0.0, points) is candidates[1], "60 + 1/2 against 60.4"
+    higher = tree_of(60, 50, below=60.6)
+    assert chosen_node(higher[1:], "greedy", 0.0, points) is higher[3]
+
+
+@pytest.mark.parametrize("rule", ["greedy", "sample", "pairwise"])
 def test_an_unvisited_node_is_chosen_first(rule: str) -> None:
-    nodes = [*small_tree(), RefinedAnswer(TURN)]
+    nodes = [*small_tree()[1:], RefinedAnswer(TURN, small_tree()[0])]
     assert chosen_node(nodes, rule, 1.0, random.Random(0)) is nodes[-1]  # type: ignore[arg-type]
 
 
@@ -88,6 +117,9 @@ def test_an_unvisited_node_is_chosen_first(rule: str) -> None:
         ("#### -3", -3.0),
         ("98", 93.0),
         ("Score: 95", 95.0),
+        ("80 out of 100", -100.0),
+        ("85 (from -100 to 100)", -100.0),
+        ("It is 5 better than 60. #### 65", 65.0),
         ("fine", -100.0),
         ("", -100.0),
         ("900", -100.0),
@@ -112,7 +144,7 @@ def improving(text: str, seed: int) -> str:
 PROMPTS: Any = {"critique": "critique", "improve": "improve", "grade": "grade"}
 
 
-@pytest.mark.parametrize("rule", ["greedy", "sample", "mixed"])
+@pytest.mark.parametrize("rule", ["greedy", "sample", "pairwise"])
 def test_a_policy_that_improves_its_answers_ends_with_the_best_of_them(rule: str) -> None:
     """Each better child makes its parent full, so that the tree is a chain: five refinements reach 6."""
     strategy = RefineTree(refinements=5, select=rule, **PROMPTS)  # type: ignore[arg-type]
