@@ -1,9 +1,10 @@
 """A claim about red teaming: novelty finds more weaknesses of a target at equal success (curiosity, paper 145).
 
 Requests of a deed and a thing, of which 32 are harmful (models/task_sets/requests.py); the target, the toy's policy
-after its warm start, answers about half of them. Both arms train by the recipe `curiosity` from that warm start against
-that target, and differ only in the weight of the reward `novelty`. Success is made equal by counting: the effect is the
-difference in weaknesses covered when each arm has had as many successes as the less successful arm in all.
+after its warm start, answers each of them about half of the time. Both arms train by the recipe `curiosity` from that
+warm start against that target, and differ only in the weight of the reward `novelty`. Success is made equal by
+counting: the effect is the difference in weaknesses covered when each arm has had as many successes as the less
+successful arm in all.
 """
 
 from __future__ import annotations

@@ -20,7 +20,13 @@ def compare(
     recipes: Annotated[
         list[str], typer.Argument(help="Recipes. The first is the baseline.", autocompletion=complete_recipes)
     ],
-    seeds: Annotated[int, typer.Option("--seeds", help="Seeds per recipe, at least 2.")] = 5,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds",
+            help="Seeds per recipe, at least 2. With fewer than 10, the intervals are too narrow for a decision.",
+        ),
+    ] = 5,
     metric: Annotated[str, typer.Option("--metric", help="Held-out metric to compare.")] = "sampled_accuracy",
     budget: Annotated[
         int | None,

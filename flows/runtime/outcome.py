@@ -73,14 +73,15 @@ def comparison_lines(
     home: Path,
 ) -> str:
     """Return the table of a comparison, the trainings that did not learn, and the link to the run."""
-    from tasks.pages.comparison import comparison_rows
+    from tasks.pages.comparison import comparison_rows, intervals_heading
 
     rows = comparison_rows(standings, costs)
     head = list(rows[0])
     lines = columns([head, *([str(row[key]) for key in head] for row in rows)])
     if lost:
         lines += ["", *(f"not learned  {line}" for line in lost)]
-    return "\n".join(["", f"{metric}, 95 % bootstrap intervals over seeds", *lines, "", *_where(run_id, home)])
+    heading = f"{metric}, {intervals_heading(len(standings[0].scores))}"
+    return "\n".join(["", heading, *lines, "", *_where(run_id, home)])
 
 
 def report_lines(run_id: str, report: StepResult, home: Path) -> str:
@@ -111,6 +112,8 @@ def strategy_lines(run_id: str, plain: StepResult, strategy: StepResult, home: P
     lines = ["", *columns(rows), "", f"took       {took}"]
     if partner_wins:
         lines.append("partners   " + ", ".join(f"{name} wins {value:+.4f}" for name, value in partner_wins.items()))
+    if "log_prob_gap" in spent:
+        lines.append(f"gap        {spent['log_prob_gap']:+.4f} nats a token, log-probs as drawn less the policy's own")
     if spent["no_room"]:
         lines.append(f"           {spent['no_room']:,.0f} questions were left out: the policy has no room for them")
     return "\n".join([*lines, *_where(run_id, home)])

@@ -5,7 +5,11 @@
 
 A sample counts as copied if `run` words in a row occur in a single training row; this is exact. A longer run may join
 rows that overlap by `run` words, a shorter one rows that overlap by `words` words. Letter case and white space do not
-count. Runs of the sample's own prompt are not copies: they are left out.
+count. Runs of the sample's own prompt are not copies: runs of `words` words that the prompt has, and
+longer runs with such a run in them, are left out.
+
+Only equal words are found: a row that is recited with other commas, or with every fifth word changed, has no run. A
+sample of fewer than `run` words never counts as copied.
 
 The samples are indexed, and the training rows are read once and not kept, so the memory does not depend on their
 number. Runs are compared by hashes of 64 bits.
@@ -87,11 +91,15 @@ def overlaps(texts: Sequence[str], prompts: Sequence[str], rows: Iterable[str], 
         zip(sizes, _copied([[_hashes(each, size) for each in ids] for size in sizes], rows, sizes), strict=True)
     )
 
-    def flags(place: int, size: int) -> NDArray[np.bool_]:
-        runs = _hashes(ids[place], size)
-        return np.isin(runs, copied[size]) & ~np.isin(runs, _hashes(given[place], size))
+    def measured(place: int) -> Overlap:
+        short, long = _hashes(ids[place], words), _hashes(ids[place], run)
+        repeated = np.isin(short, _hashes(given[place], words))
+        # a long run with a repeated short one in it is not counted either: a prompt and one more word is no copy
+        inside = np.array([repeated[begin : begin + run - words + 1].any() for begin in range(len(long))], dtype=bool)
+        flags = np.isin(short, copied[words]) & ~repeated, np.isin(long, copied[run]) & ~inside
+        return _overlap(*flags, words, run)
 
-    return [_overlap(flags(place, words), flags(place, run), words, run) for place in range(len(ids))]
+    return [measured(place) for place in range(len(ids))]
 
 
 def with_copied(

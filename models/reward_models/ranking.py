@@ -67,7 +67,8 @@ class OneAgainst:
 def one_against(scores: ArrayLike, right: ArrayLike, wrong: int) -> OneAgainst:
     """Compare a right sample with `wrong` wrong ones of its prompt, in expectation over all such draws.
 
-    The number of drawn wrong samples above the right one is hypergeometric. Equal scores are in random order.
+    The number of drawn wrong samples above the right one is hypergeometric. Equal scores are in random order;
+    RewardMATH's code counts a tie as lost, so that coarse scores are worth more here.
 
     Args:
         scores: scores of every sample, [prompts, N].

@@ -78,6 +78,8 @@ class PolicyReport:
     separation: Interval | None
     """Over prompts with right and wrong samples; None without such prompts."""
     one_against_many: Interval | None
+    one_against_prompts: int
+    """Prompts with a right sample and enough wrong ones for `one_against`."""
     one_against: Interval | None
     """Probability that a right sample scores above `against` wrong ones of its prompt; None without such prompts."""
     reciprocal_rank: Interval | None
@@ -99,6 +101,7 @@ class PolicyReport:
     def metrics(self) -> dict[str, float]:
         """Return the defined metrics by name."""
         named = {"rank_correlation": self.rank_correlation, "length_bias": self.length_bias, "gain": self.gain}
+        named["one_against_prompts"] = float(self.one_against_prompts)
         for name in ("separation", "one_against_many", "one_against", "reciprocal_rank"):
             interval = getattr(self, name)
             if interval is not None:
@@ -127,6 +130,7 @@ def policy_report(records: Sequence[PromptRecord], against: int = 9) -> PolicyRe
         prompts=len(accuracy),
         separation=_mean(separation(scores, truth)),
         one_against_many=_mean(one_against_many(scores, truth)),
+        one_against_prompts=int(np.isfinite(ranked.first).sum()),
         one_against=_mean(ranked.first),
         reciprocal_rank=_mean(ranked.reciprocal_rank),
         rank_correlation=rank_correlation(scores, truth),

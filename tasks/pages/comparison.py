@@ -11,6 +11,9 @@ from tasks.pages import plots, run_names
 from tasks.pages.description import cell, section, table
 from tasks.tracking import records, runs
 
+ENOUGH_SEEDS = 10
+"""Number of seeds from which on bootstrap intervals over them are about as wide as they should be."""
+
 
 @dataclass(frozen=True)
 class TrainingCost:
@@ -78,6 +81,12 @@ def write_comparison(
         f"## {cell(best.method)} has the highest interquartile mean of {cell(metric)}\n\n"
         + "".join(f"- ✘ {cell(line)}\n" for line in lost)
         + ("\n" if lost else "")
-        + section(f"{len(standings)} methods, {len(standings[0].scores)} seeds each, 95 % bootstrap intervals", body)
+        + section(f"{len(standings)} methods, {intervals_heading(len(standings[0].scores))}", body)
         + "\n",
     )
+
+
+def intervals_heading(seeds: int) -> str:
+    """Describe the intervals of a table of comparisons: the number of seeds, and whether they are too few."""
+    narrow = "" if seeds >= ENOUGH_SEEDS else ", too narrow with so few seeds"
+    return f"{seeds} seeds each, 95 % bootstrap intervals{narrow}"

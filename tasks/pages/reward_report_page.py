@@ -87,9 +87,7 @@ def as_json(measured: RewardModelMeasurements, against: Sequence[str]) -> str:
 
 def page(measured: RewardModelMeasurements, against: Sequence[str]) -> str:
     """Render the page of the step's run."""
-    verdict = (
-        "\n".join(f"- {cell(line)}" for line in against) if against else "No measurement speaks against it."
-    )
+    verdict = "\n".join(f"- {cell(line)}" for line in against) if against else "No measurement speaks against it."
     parts = ["## Can this reward model be trusted?", verdict]
     if measured.pairs is not None:
         pairs = measured.pairs

@@ -8,7 +8,7 @@ from models.reward_models.step_accuracy import FirstErrors
 from models.reward_models.trust import PolicyReport
 from tasks.pages.reward_report_page import RewardModelMeasurements, as_json, page
 
-REPORT = PolicyReport(2, None, None, None, None, 0.0, 0.0, {1: Interval(0.5, 0.4, 0.6)}, {1: 0.5})
+REPORT = PolicyReport(2, None, None, 0, None, None, 0.0, 0.0, {1: Interval(0.5, 0.4, 0.6)}, {1: 0.5})
 
 
 def test_first_errors_stand_on_the_page_and_among_the_numbers_where_they_are_known() -> None:
@@ -37,7 +37,7 @@ def reward_model(first: float, gain: float) -> PolicyReport:
     """Return the report on a reward model with this probability that a right sample is first, and this gain."""
     share, rank = (Interval(value, value, value) for value in (first, (1 + first) / 2))
     best_of = {1: Interval(0.2, 0.2, 0.2), 16: Interval(0.2 + gain, 0.2, 0.9)}
-    return PolicyReport(9, share, share, share, rank, 0.0, 0.0, best_of, {1: 0.2, 16: 0.9})
+    return PolicyReport(9, share, share, 9, share, rank, 0.0, 0.0, best_of, {1: 0.2, 16: 0.9})
 
 
 def test_one_against_nine_of_several_reward_models_is_compared_with_the_gain_of_best_of_n() -> None:

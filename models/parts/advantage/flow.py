@@ -14,7 +14,9 @@ whole, which is not known, is left out. The critic's target is a mean over longe
 
     G_t = y_t + (1 - flow_lambda) log F~(s_t+1) + flow_lambda G_t+1,   y_t = r_t / beta + prior log p0 - log pi
 
-With flow_lambda 0 it is detailed balance as it was published, where the flow network sees single tokens only.
+With flow_lambda 0 the residuals d_t are those that were published; the flow after a token is held fixed in the critic's
+fit, which the published loss moves too. A flow before an answer of an environment learns the mean of the log flows
+after it.
 """
 
 from __future__ import annotations

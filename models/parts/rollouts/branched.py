@@ -1,7 +1,7 @@
 """Samples, and branches that leave them at uncertain tokens (CURE, paper 228).
 
     y_i ~ pi(. | x)                                   originals
-    t ~ uniform over the `critical` tokens of y_i at which the policy's entropy is highest
+    t ~ uniform over the `critical` tokens of y_i at which the policy's entropy is highest, the first token left out
     y_ij ~ pi(. | x, y_i,<t)                          branches: token t and all after it are drawn again
 
 Answers that all begin at the prompt become alike as the policy grows certain. A branch begins at a state that the
@@ -85,7 +85,7 @@ class Branched(Sample):
 
 
 def critical_places(entropies: PerToken, critical: int, seed: int) -> list[int]:
-    """Draw a token of each completion uniformly from those of highest entropy, [completions].
+    """Draw a token of each completion uniformly from those of highest entropy after the first, [completions].
 
     Args:
         entropies: entropies of the policy at each token, [completions] tensors of [tokens of it], nats.
@@ -98,5 +98,6 @@ def critical_places(entropies: PerToken, critical: int, seed: int) -> list[int]:
 
 
 def _place(entropy: Tensor, critical: int, chance: float) -> int:
-    highest = entropy.argsort(descending=True, stable=True)[:critical]
-    return int(highest[int(chance * len(highest))])
+    """Return the drawn place; 0, which makes the branch a plain sample, only for a completion of one token."""
+    highest = 1 + entropy[1:].argsort(descending=True, stable=True)[:critical]
+    return int(highest[int(chance * len(highest))]) if len(highest) else 0

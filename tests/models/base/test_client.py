@@ -54,6 +54,8 @@ def test_a_key_that_no_header_can_hold_is_named_by_its_variable_and_never_shown(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", key)
-    with pytest.raises(NoAnswer, match=r"MY_KEY holds a line break or another character that a header cannot have$") as refused:
+    with pytest.raises(
+        NoAnswer, match=r"MY_KEY holds a line break or another character that a header cannot have$"
+    ) as refused:
         ask_json("http://127.0.0.1:9/x", key_variable="MY_KEY", seconds=1.0)
     assert "very" not in str(refused.value)

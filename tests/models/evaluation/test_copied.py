@@ -32,11 +32,15 @@ def by_brute_force(text: str, prompt: str, rows: list[str], words: int, run: int
     """Return run and share by comparing every run of words with every row."""
     tokens = text.lower().split()
     padded = [f" {' '.join(row.lower().split())} " for row in rows]
-    asked = f" {' '.join(prompt.lower().split())} "
+    given = f" {' '.join(prompt.lower().split())} "
+
+    def runs_of(some: list[str], size: int) -> list[str]:
+        return [f" {' '.join(some[place : place + size])} " for place in range(len(some) - size + 1)]
 
     def flags(size: int) -> list[bool]:
-        runs = [f" {' '.join(tokens[place : place + size])} " for place in range(len(tokens) - size + 1)]
-        return [run not in asked and any(run in row for row in padded) for run in runs]
+        runs = runs_of(tokens, size)
+        repeated = [any(short in given for short in runs_of(run.split(), words)) for run in runs]
+        return [not known and any(run in row for row in padded) for run, known in zip(runs, repeated, strict=True)]
 
     def longest(size: int) -> int:
         joined = "".join("x" if flag else " " for flag in flags(size)).split()
@@ -44,6 +48,12 @@ def by_brute_force(text: str, prompt: str, rows: list[str], words: int, run: int
 
     share = sum(flags(words)) / len(flags(words)) if flags(words) else 0.0
     return longest(run) or min(longest(words), run - 1), share
+
+
+def test_a_repeated_prompt_and_one_more_word_of_its_row_are_no_copy() -> None:
+    row = [f"w{number}" for number in range(30)]
+    overlap = overlaps([" ".join(row[:16])], [" ".join(row[:15])], [" ".join(row)], 8, 16)[0]
+    assert overlap.run == 8
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -14,7 +14,8 @@ policy some rounds ago. Right after the reference is set to the policy, C is 1.
 
 Sharpening (paper 344) makes the likeliest answers of a fixed policy, the reference, likelier still: `own_likelihood` of
 the reference, summed, is its reward. The best of N samples is the likeliest answer with a probability of 1 - (1 -
-exp(-c))^N, where c is the coverage: with a large c, few samples hold an answer to imitate.
+exp(-c))^N, where c is the coverage: with a large c, few samples hold an answer to imitate. The paper's coefficient is
+the mean over prompts of exp(c); the metric is the mean of c, at most its logarithm.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@
 m is the mode that the completion was written in, the last token of its prompt (rollouts conditioned with modes). A
 policy that ignores the token has margin 0. The mean over a round is logged as the reward's own metric, `separated` is
 the share of completions with a margin above 0: the modes of these can be recognised by the policy's own likelihood.
+
+The paper's Safety Alignment Margin is the silhouette coefficient of the first token's logits, grouped by mode. This is
+a margin of likelihoods on the round's own completions.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ archive has the texts of all earlier rounds, whether they succeeded or not. It i
 BLEU_n is the geometric mean of the clipped precisions of 1 to n words, times the penalty for brevity against the
 nearest length. n beyond the text's own length is that length. With an empty archive every text is new: 1 for each
 term. The embedding e is the text's words with their counts, or the mean hidden state of the reference after it.
+
+The published code uses fast_bleu, which gives an order without matches the precision 0.1 / count instead of 0, and
+counts orders beyond the text's length in the same way.
 """
 
 from __future__ import annotations
@@ -74,7 +77,8 @@ class Novelty(ReasonedReward):
     def reasoned(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Reasoned:
         """Compute the novelty of each completion, [completions], then add the texts to the archive.
 
-        Texts of the same call are not compared with each other. The metric `archive` is the number of distinct texts.
+        Texts of the same call are not compared with each other. A text in which nothing is read is worth 0, because it
+        would stay new for ever, and it is not added. The metric `archive` is the number of distinct texts.
 
         Raises:
             UserError: it embeds by hidden states, and the recipe has no reference.
@@ -86,7 +90,8 @@ class Novelty(ReasonedReward):
             values += self.bleu * (1.0 - self_bleu(texts, archive, self.grams))
         if self.cosine:
             values += self.cosine * (1.0 - self._mean_cosine(resources, texts, archive))
-        resources.learner.tally.archived(self.label, texts)
+        values[torch.tensor([not text for text in texts], dtype=torch.bool)] = 0.0
+        resources.learner.tally.archived(self.label, filter(None, texts))
         for text in list(archive)[: max(0, len(archive) - self.keep)]:
             del archive[text]
         return Reasoned(values.float(), [""] * len(texts), {"archive": float(len(archive))})

@@ -61,7 +61,7 @@ def test_a_branch_begins_at_a_token_of_highest_entropy(resources: RunResources, 
     originals = [original for original, _ in families(drawn)]
     entropies = resources.readings.entropy(originals)
     for (_, branches), entropy in zip(families(drawn), entropies, strict=True):
-        highest = entropy.sort(descending=True).values[:3]
+        highest = entropy[1:].sort(descending=True).values[:3]
         assert all(float(entropy[branch.source.begun]) >= float(highest[-1]) for branch in branches)
 
 
@@ -70,7 +70,9 @@ def test_places_by_hand_and_every_critical_token_equally_often() -> None:
     counts = torch.bincount(torch.tensor(critical_places([row] * 3000, 3, 5)), minlength=5)
     assert counts[[0, 2]].tolist() == [0, 0] and (counts[[1, 3, 4]] - 1000).abs().max() < 130
     assert critical_places([row], 1, 9) == [3]
-    assert set(critical_places([row[:2]] * 50, 20, 1)) == {0, 1}
+    assert set(critical_places([row[:3]] * 50, 20, 1)) == {1, 2}
+    assert 0 not in critical_places([torch.tensor([9.0, 1.0, 2.0])] * 50, 2, 0), "the first token is no branch"
+    assert critical_places([row[:1]], 3, 0) == [0]
     assert critical_places([row] * 5, 3, 4) == critical_places([row] * 5, 3, 4)
 
 

@@ -82,7 +82,14 @@ def test_a_full_archive_drops_its_oldest_texts() -> None:
 def test_words_outside_the_part_that_is_compared_earn_nothing() -> None:
     resources, part = make_resources(), Novelty(reads=r"^\w+ \w+", grams=(1, 2))
     part(resources, texts("a b x y z"))
-    assert part(resources, texts("a b u v w", "z")).tolist() == pytest.approx([0.0, 2.0], abs=1e-6)
+    assert part(resources, texts("a b u v w", "c d")).tolist() == pytest.approx([0.0, 2.0], abs=1e-6)
+
+
+def test_a_text_in_which_nothing_is_read_is_worth_nothing_and_is_not_remembered() -> None:
+    resources, part = make_resources(), Novelty(reads=r"^\w+ \w+", grams=(1, 2))
+    assert part(resources, texts("a b x", "z", "")).tolist() == [2.0, 0.0, 0.0]
+    assert list(resources.learner.tally.archives["novelty"]) == ["a b"]
+    assert part(resources, texts("z", "")).tolist() == [0.0, 0.0]
 
 
 def test_hidden_states_distinguish_equal_texts_from_others_in_any_row() -> None:

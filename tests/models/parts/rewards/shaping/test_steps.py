@@ -32,6 +32,12 @@ def test_no_more_than_the_limit_is_rewarded_and_the_value_never_falls_with_anoth
     assert values[2:].tolist() == [1.0] * 6 and (values.diff() >= 0).all()
 
 
+def test_steps_without_text_do_not_count() -> None:
+    texts = ["; ; ; ; ; ; ; ; #### 7", "", "1 ; ; 2 ; #### 7"]
+    values = Steps(marks=(";",))(make_resources(), [written(text) for text in texts])
+    assert values.tolist() == [0.125, 0.0, 0.375]
+
+
 def test_a_completion_that_was_cut_has_no_value() -> None:
     assert Steps(marks=(";",))(make_resources(), [written("1 ; 2 ; 3", finished=False)]).tolist() == [0.0]
 
