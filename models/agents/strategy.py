@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -115,11 +115,14 @@ class Spent:
     """Tokens that the scorer read, if it is another model than the policy."""
     seconds: float = 0.0
     """Wall time of the turns, seconds."""
+    log_ratios: list[float] = field(default_factory=list)
+    """Log-probs of turns as they were drawn, less those of the policy, if the strategy changes its distributions."""
 
     def metrics(self) -> dict[str, float]:
         """Return the counts by name, for the run's metrics."""
         each = max(self.turns, 1)
-        return {
+        gap = {"strategy/log_prob_gap": sum(self.log_ratios) / max(1, self.written)} if self.log_ratios else {}
+        return gap | {
             "strategy/turns": float(self.turns),
             "strategy/calls": float(self.calls),
             "strategy/calls_a_turn": self.calls / each,

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
+from models.engines.evicting import EvictingDecoding
 from models.engines.random_points import TOKENS, WRITERS, points_of
 from models.engines.shared_decoding import Decoding, packed_prompts
 from models.engines.voice import AddedTerm, TermState, Voice
@@ -146,7 +147,8 @@ class _Reading:
             # rounded as in the learner, so that the drawn tokens have its log-probs
             self.head = output_head(model, voice.autocast)
         lengths = torch.tensor([len(prompt) for prompt in batch.prompts], device=self.place)
-        self.decoding = Decoding(lengths, batch.group_size, batch.longest)
+        sizes = (lengths, batch.group_size, batch.longest)
+        self.decoding = Decoding(*sizes) if voice.budget is None else EvictingDecoding(*sizes, budget=voice.budget)
 
     def read(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Return the states after the tokens `ids` at `positions`, [tokens] each -> [tokens, hidden]."""

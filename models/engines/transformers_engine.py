@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,10 @@ class TransformersEngine(Engine):
         switch, most = self.switch(), self.settings.max_sequences
         if switch is not None and joint != JointDecoding():
             raise UserError("a policy that writes by turns with its reference cannot decode together with other models")
-        voices = (*self.voices(), *joint.voices)
+        own = self.voices()
+        if joint.budget is not None:
+            own = [replace(voice, budget=joint.budget) for voice in own]
+        voices = (*own, *joint.voices)
         return complete(voices, requests, drawing, end=self.end, most=most, switch=switch, terms=joint.terms)
 
     def serve(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
+from models.engines.evicting import CacheBudget
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Voice:
     """Veto only: of its likeliest tokens, those that hold this probability together may be drawn. None: no veto."""
     sharded: bool = False
     """Whether its weights are split over several ranks."""
+    budget: CacheBudget | None = None
+    """Limit of its keys and values, for evaluations alone; None: all are kept."""
 
     @property
     def silent(self) -> bool:
@@ -83,6 +86,8 @@ class JointDecoding:
 
     voices: tuple[Voice, ...] = ()
     terms: tuple[AddedTerm, ...] = ()
+    budget: CacheBudget | None = None
+    """Limit of the policy's own keys and values; None: all are kept."""
 
 
 @runtime_checkable

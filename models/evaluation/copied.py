@@ -94,7 +94,7 @@ def overlaps(texts: Sequence[str], prompts: Sequence[str], rows: Iterable[str], 
     def measured(place: int) -> Overlap:
         short, long = _hashes(ids[place], words), _hashes(ids[place], run)
         repeated = np.isin(short, _hashes(given[place], words))
-        # a long run with a repeated short one in it is not counted either: a prompt and one more word is no copy
+        # a long run with a repeated short one in it does not count either: it is the prompt and some words more
         inside = np.array([repeated[begin : begin + run - words + 1].any() for begin in range(len(long))], dtype=bool)
         flags = np.isin(short, copied[words]) & ~repeated, np.isin(long, copied[run]) & ~inside
         return _overlap(*flags, words, run)

@@ -23,7 +23,7 @@ from models.learner.upload import to_device
 from models.learner.whole_weights import with_whole_weights
 from models.method.learner import Learner, TargetModel
 from models.method.readings import Readings
-from models.method.rollout import Rollout, privileged_sequences, trained_places
+from models.method.rollout import Rollout, privileged_sequences, sequences_of, trained_places
 from models.method.schedule import BUDGET_KEY
 
 LEAST_EXTRAPOLATION = 1e-3
@@ -44,6 +44,9 @@ class Divergence:
     w is this times the sum of |judge - contrast| over the vocabulary, plus `LEAST_EXTRAPOLATION`. None: the judge's
     logits are used unchanged.
     """
+    guidance: float | None = None
+    """Strength of classifier-free guidance: the judge reads the policy's prompt, and its logits are moved away from its
+    own after the privileged context, z + guidance (z - z_context). None: it reads the privileged context instead."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,12 @@ def read_policy(
             return log_prob, entropy, None, None
         with torch.no_grad():
             with learner.as_judge(settings.judge) as model:
-                judge = _term(learner, model, rollouts, readings)
-            target, gap = _target(learner, judge, rollouts, readings, settings)
+                if settings.guidance is not None:
+                    target, gap = _guided(learner, model, rollouts, readings, settings.guidance), None
+                else:
+                    judge = _term(learner, model, privileged_sequences(rollouts), rollouts, readings)
+            if settings.guidance is None:
+                target, gap = _target(learner, judge, rollouts, readings, settings)
         temperature = learner.distribution.temperature
         divergence = fused_divergence(states, head, target, settings.beta, temperature, compute=compute)
         return log_prob, entropy, divergence, gap
@@ -109,12 +116,17 @@ def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
     return extrapolation * gap + LEAST_EXTRAPOLATION
 
 
-def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readings: Readings) -> tuple[Tensor, Head]:
-    """Return a model's hidden states at the tokens that are trained on, [trained, hidden], and its output layer."""
+def _term(
+    learner: Learner, model: nn.Module, sequences: Sequences, rollouts: Sequence[Rollout], readings: Readings
+) -> tuple[Tensor, Head]:
+    """Return a model's hidden states at the tokens that are trained on, [trained, hidden], and its output layer.
+
+    `sequences` are the rollouts' completions after the prompts that this model reads.
+    """
     states = torch.cat(
         all_states(
             model,
-            privileged_sequences(rollouts),
+            sequences,
             autocast=learner.autocast,
             token_budget=readings.token_budget,
             setting=BUDGET_KEY,
@@ -123,6 +135,15 @@ def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readi
     if (kept := trained_places(rollouts)) is not None:
         states = states[to_device(kept, states.device)]
     return (states if learner.autocast is None else states.to(learner.autocast)), output_head(model)
+
+
+def _guided(
+    learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readings: Readings, guidance: float
+) -> Logits:
+    """Return the distribution of a model under classifier-free guidance (`Divergence.guidance`)."""
+    states, head = _term(learner, model, sequences_of(rollouts), rollouts, readings)
+    other, _ = _term(learner, model, privileged_sequences(rollouts), rollouts, readings)
+    return Logits([(states, head, 1.0 + guidance), (other, head, -guidance)], learner.distribution.temperature)
 
 
 def _target(
@@ -136,7 +157,7 @@ def _target(
     model = learner.teachers.get("contrast")
     if model is None:
         raise UserError("the objective sets the teacher apart from a contrast, but there is none: set teacher.contrast")
-    other_states, other_head = _term(learner, model, rollouts, readings)
+    other_states, other_head = _term(learner, model, privileged_sequences(rollouts), rollouts, readings)
     judging, other = Logits([(states, head, 1.0)]), Logits([(other_states, other_head, 1.0)])
     gap = absolute_gap(judging, other, len(states), states.device)
     weight = contrast_weight(gap, settings.extrapolation)

@@ -31,10 +31,12 @@ class Tally:
     skipped: int = 0
     """Number of consecutive optimiser steps, up to the last, that were skipped because they were not finite."""
     shown: dict[str, int] = field(default_factory=dict)
-    """Label of a reward whose companion does not learn every round -> how often it has received completions."""
+    """Label of a reward that does not do the same in every round -> how often it has received completions."""
     archives: dict[str, dict[str, int]] = field(default_factory=dict)
     """Label of a reward that remembers texts -> each text, in order of its first occurrence, and its number
     of occurrences."""
+    labels: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """Label of a reward that remembers verdicts -> prompt -> completion, in order of its first verdict -> its value."""
 
     def archived(self, label: str, texts: Iterable[str] = ()) -> dict[str, int]:
         """Add texts to the archive of the reward `label`, and return the archive."""

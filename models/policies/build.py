@@ -22,6 +22,7 @@ from models.base.errors import UserError
 from models.base.remote_code import refuse_untrusted
 from models.policies.folder import check_model_folder, given_folder
 from models.policies.hub import origin_of
+from models.policies.skip_analysis import adapted_modules
 from models.policies.update_sparsity import SubnetworkSettings
 from models.text.tokenizer import TokenizerSettings
 
@@ -80,6 +81,9 @@ class LoraSettings:
     would differ from 1 although the policy has not changed."""
     targets: str | tuple[str, ...] = "all-linear"
     """Names of the linear layers that get an adapter; all-linear: all except the output layer."""
+    blocks: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Number of blocks that get adapters: those whose removal changes the policy's own predictions least when the loop
+    begins (skip analysis). None: all blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,11 +277,17 @@ def open_policy(
 
 
 def with_adapter(model: PreTrainedModel, settings: LoraSettings, seed: int) -> PreTrainedModel:
-    """Freeze `model` and add trainable low-rank adapters to it."""
+    """Freeze `model` and add trainable low-rank adapters to it.
+
+    Raises:
+        UserError: the model has fewer blocks than `settings.blocks`, or none of its targets is in them.
+    """
     from peft import LoraConfig, get_peft_model
 
-    torch.manual_seed(seed)
     targets = settings.targets if isinstance(settings.targets, str) else list(settings.targets)
+    if settings.blocks is not None:
+        targets = adapted_modules(model, targets, settings.blocks, seed)
+    torch.manual_seed(seed)
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,

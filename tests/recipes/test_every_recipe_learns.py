@@ -44,7 +44,7 @@ from tests.support.tiny_models import tiny_policy
 from tests.support.tiny_resources import make_resources
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
-OWN_ROWS = ("budgets", "tables")
+OWN_ROWS = ("budgets", "tables", "records", "molecules")
 """Data sets in a file next to their recipe, with answers that only its reward reads."""
 RECIPES = [
     file
@@ -53,6 +53,7 @@ RECIPES = [
     and recipe.data.name not in (*TASK_SETS, *EXTRA_SETS, *OWN_ROWS)
     and recipe.advantage.trains_policy
     and recipe.rollouts.episodes is None
+    and recipe.objective.name != "guided_distillation"  # the policy here ignores its prompt: nothing guides it
 ]
 """Recipes that train the policy to answer problems in one turn; docs/agents.md shows what those with episodes learn."""
 RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"

@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import save_file
 
 from models.agents.play.demonstrations import in_turns
+from models.agents.small_sets.rows import rows_of, small_set, small_sets
 from models.datasets.params import read_section
 from models.datasets.schema import TURNS
 from models.engines.engine import CompletionRequest, EngineSettings, Generated, TokenSampling
@@ -54,7 +55,10 @@ class Scene:
 
 
 def small_rows(name: str) -> Any:
-    """Return rows of a task set. They are the same in every process."""
+    """Return rows of a task set or a small set. They are the same in every process."""
+    if name in small_sets():
+        made = rows_of(replace(small_set(name), problems={"train": 24}, demonstrations=96))
+        return {kind: {"train": [{**row, "tests": "", "entry_point": ""} for row in own]} for kind, own in made.items()}
     section = read_section(ROOT / "params.yaml", name)
     small: TaskSettings = settings_type(name).model_validate(
         {**section, "problems": {"train": 24}, "demonstrations": {"train": 96}, "preferences": {}}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from models.agents.small_sets.rows import small_sets
 from models.datasets.built_in import TASK_SETS
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
@@ -38,7 +39,7 @@ from tests.support.tiny_resources import make_resources
 RECIPES = [
     file
     for file in method_files()
-    if load_recipe(file).schedule is not None and load_recipe(file).data.name in TASK_SETS
+    if load_recipe(file).schedule is not None and load_recipe(file).data.name in (*TASK_SETS, *small_sets())
 ]
 ROUNDS = 2
 

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
+from models.agents.small_sets.rows import small_sets
 from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
@@ -33,7 +34,8 @@ RECIPES = [
     for file in method_files()
     if load_recipe(file).schedule is not None  # a recipe that ends after its reward model has no loop
     # recipes of environments have problems of their own (test_every_agents_recipe)
-    and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS, "budgets", "tables")
+    and load_recipe(file).data.name
+    not in (*TASK_SETS, *EXTRA_SETS, *small_sets(), "budgets", "tables", "records", "molecules")
 ]
 SMALL = {"prompts": 3, "max_tokens": 6}
 ROUNDS = 3

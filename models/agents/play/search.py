@@ -10,6 +10,7 @@ and is refused. An environment that fails or hangs ends its own branch, which is
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -52,8 +53,15 @@ class Search:
     worth: Worth
     critique: Critique | None = None
 
-    def grow(self, problems: Sequence[Problem], seed: int) -> list[SearchTree]:
+    def grow(
+        self, problems: Sequence[Problem], seed: int, prior_weights: Sequence[float] | None = None
+    ) -> list[SearchTree]:
         """Grow a tree for each problem, [problems]; the same seed gives the same trees.
+
+        Args:
+            problems: problems of the trees.
+            seed: seed of the turns.
+            prior_weights: weight of the policy's prior in each tree, in [0, 1], [problems]; None: zero.
 
         Raises:
             UserError: a problem does not belong to this environment, the environment does not answer the same turns in
@@ -61,7 +69,8 @@ class Search:
         """
         turns = self.episodes.limits.turns
         bridge = bridge_of(self.codec, self.episodes.role) if turns > 1 else None
-        trees = [SearchTree(self.growth) for _ in problems]
+        weights = prior_weights or [0.0] * len(problems)
+        trees = [SearchTree(self.growth, prior_weight=weight) for weight in weights]
         for number, (problem, tree) in enumerate(zip(problems, trees, strict=True)):
             self._begin(problem, tree.root, completion_seed(seed, number, 0))
         while expansions := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
@@ -136,7 +145,8 @@ class Search:
     ) -> Node:
         """Return the node that a turn leads to."""
         turn = Turn(0, len(generated.tokens), state=parent.state, text=text)
-        node = Node(parent, generated.tokens, generated.log_probs, turn)
+        prior = 1.0 if generated.log_probs is None else math.exp(float(generated.log_probs.sum()))
+        node = Node(parent, generated.tokens, generated.log_probs, turn, prior=prior)
         if not generated.finished:  # half a turn is not answered
             return self._end_episode(problem, node, "tokens")
         try:

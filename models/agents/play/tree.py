@@ -25,6 +25,9 @@ The next node that is expanded:
               AlphaMath, paper 292)
     breadth   all open nodes of the least depth
     depth     the deepest open node, the first of several in depth-first order (DFSDT, paper 359)
+
+A tree may have a weight w of the policy's prior: under uct, the bound's second term is then multiplied by the turn's
+share of the probability of its siblings, times their number, to the power of w. With w = 0, nothing changes.
 """
 
 from __future__ import annotations
@@ -216,6 +219,8 @@ class SearchTree:
     growth: Growth
     root: Node = field(default_factory=Node)
     drawn: int = 0
+    prior_weight: float = 0.0
+    """Weight of the policy's prior under uct (w), in [0, 1]."""
     _playing: Node | None = None
     """For uct: the current node of the episode that is being played to its end."""
 
@@ -294,4 +299,8 @@ class SearchTree:
             spread = node.prior * math.sqrt(node.parent.visits) / (1 + node.visits)
         else:
             spread = math.sqrt(math.log(max(1, node.parent.visits)) / (1 + node.visits))
+            if self.prior_weight:
+                siblings = node.parent.children
+                share = node.prior * len(siblings) / (sum(sibling.prior for sibling in siblings) or 1.0)
+                spread *= share**self.prior_weight
         return (node.value(self.growth.valuing) or 0.0) + self.growth.exploration * spread

@@ -3,7 +3,7 @@
 A policy that was trained with modes is exported in its first mode, whose token follows every prompt. This strategy
 replaces that token, so that each mode can be measured with the same problems and draws:
 
-    rewardflow evaluate 3 --strategy in_mode --set strategy.exported='[safe]' --set strategy.token='[open]'
+    rewardflow evaluate 3 --strategy in_mode --set 'strategy.exported="[safe]"' --set 'strategy.token="[open]"'
 """
 
 from __future__ import annotations

@@ -74,9 +74,13 @@ class Searched(Episodes):
             worth=WORTH[self.worth],
             critique=self._critique(resources),
         )
-        trees = search.grow(problems, round_seed(resources.seed, round_number))
+        trees = search.grow(problems, round_seed(resources.seed, round_number), self._prior_weights(problems))
         valuing = self._growth.valuing
         return turns_of_trees(problems, trees, lambda node: node.value(valuing))
+
+    def _prior_weights(self, problems: Sequence[Problem]) -> list[float] | None:
+        """Return the weight of the policy's prior in each tree, [problems]; None: zero."""
+        return None
 
     @property
     def _growth(self) -> Growth:

@@ -60,6 +60,16 @@ class Critic(nn.Module):
         return with_whole_weights(self, read)
 
 
+def end_outputs(critic: Critic, sequences: Sequences, autocast: torch.dtype | None = None) -> Tensor:
+    """Compute the head's first output at the last token of each completion, where its end is predicted, [completions].
+
+    Gradients flow into the critic.
+    """
+    ends = torch.tensor([len(completion) for completion in sequences.completions]).cumsum(0) - 1
+    outputs = critic.outputs(sequences, autocast)[:, 0]
+    return outputs[ends.to(outputs.device)]
+
+
 def new_critic(policy: nn.Module, settings: CriticSettings) -> Companion:
     """Build an initial critic with its optimiser."""
     critic = Critic(policy, settings)

@@ -11,7 +11,8 @@ import pytest
 from models.base.errors import UserError
 from models.method import plugins, registry
 from models.method.plugins import faults, plugin_of, source_hash, source_of
-from models.method.registry import NESTED_SLOTS, SLOTS, parts
+from models.method.registry import NESTED_SLOTS, SLOTS, parts, slot_type
+from models.parts.rollouts import tree_search
 from models.recipes.catalogue import as_pages, as_text, entries
 from models.recipes.json_schema import recipe_schema
 from models.recipes.load import load_recipe
@@ -97,10 +98,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.rotating(of=6)
-def test_a_part_of_an_installed_package_is_used_and_listed_like_one_of_the_project(site: Path) -> None:
+def test_a_part_of_an_installed_package_is_used_and_listed_like_one_of_the_project(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(
         site, {"polite/__init__.py": "", "polite/word.py": REWARD}, {"rewards.politeness": "polite.word:Politeness"}
     )
+    monkeypatch.setattr(tree_search, "StepRewards", slot_type("rewards"))  # made at import, when packages are installed
     (site / "mine.yaml").write_text("extends: grpo\nrewards: [exact_answer, {name: politeness, bonus: 2}]\n")
     recipe = load_recipe(site / "mine.yaml")
     assert vars(recipe.rewards[1])["bonus"] == 2 and faults(EVERY) == []

@@ -28,7 +28,6 @@ from models.answers.patterns import compiled, matched
 from models.base.bounds import Positive
 from models.base.seeds import seed_of
 from models.learner.optimiser import OptimiserSettings
-from models.learner.packing import Sequences
 from models.learner.rows import rows_of
 from models.method.learner import Companion
 from models.method.registry import part
@@ -38,7 +37,7 @@ from models.method.rollout import Rollout
 from models.method.schedule import BUDGET_KEY
 from models.parts.shared.text_states import without_prompt
 from models.reward_models.critic.fit import critic_of
-from models.reward_models.critic.model import Critic, new_critic, read_values
+from models.reward_models.critic.model import end_outputs, new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
 
 
@@ -119,7 +118,7 @@ class Guard(ReasonedReward):
             sequences = without_prompt(resources, texts)
             for row in rows_of(critic, sequences, resources.token_budget, setting=BUDGET_KEY):
                 labels = harmful[list(row.indices)]
-                logits = _logits(critic, row.sequences, resources.learner.autocast)
+                logits = end_outputs(critic, row.sequences, resources.learner.autocast)
                 losses = losses_of(logits, labels.to(logits.device))
                 row.backward(losses.sum() / len(texts))
                 loss_sum += row.counts * float(losses.detach().sum())
@@ -166,10 +165,3 @@ class Guard(ReasonedReward):
     def _harmful(self, texts: Sequence[str]) -> Tensor:
         rules: list[re.Pattern[str]] = vars(self)["_rules"]
         return torch.tensor([any(rule.search(text) for rule in rules) for text in texts], dtype=torch.bool)
-
-
-def _logits(critic: Critic, sequences: Sequences, autocast: torch.dtype | None) -> Tensor:
-    """Return the guard's output after the last word of each text, where its end token is predicted, [texts]."""
-    ends = torch.tensor([len(completion) for completion in sequences.completions]).cumsum(0) - 1
-    outputs = critic.outputs(sequences, autocast).squeeze(-1)
-    return outputs[ends.to(outputs.device)]

@@ -24,6 +24,7 @@ from models.method.reward import Blend, Reward
 from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.parts.rewards.episodes.policy_rules import PolicyRules, Rule
 from models.parts.rewards.episodes.severity import Severity
+from models.parts.rewards.models.attention_on import AttentionOn
 from models.parts.rewards.rules.python_file import PythonReward
 from models.reward_models.judges.pairs import WORDS
 from models.reward_models.process import ProcessReading
@@ -83,6 +84,7 @@ CASES = {
     "ndcg": Case("#### bye", replace(SUM, answer='{"relevance": {"bye": 1}}')),
     "label_set": Case("#### bye", replace(SUM, answer='{"relevance": {"bye": 1}}')),
     "word_share": Case("bye", settings=lambda: {"words": ("bye",)}),
+    "attention_on": Case(problem=replace(SUM, prompt="1 + 2 =", tokens=tuple(ENDING.prompts(["1 + 2 ="])[0]))),
     "guard": Case(settings=lambda: {"harmful": ("#### 7",)}),
     "mode_margin": Case(settings=lambda: {"tokens": ("+", "0")}),
     "norm_direction": Case(settings=lambda: {"do": ("3 + 4",), "avoid": ("#### 7",), "questions": ("{phrase}",)}),
@@ -138,6 +140,12 @@ def made_of(name: str, folder: Path) -> Reward:
             "    return [float('#### 7' in text) + 0.1 * len(ids) for text, ids in zip(completions, completion_ids)]\n"
         )
         return PythonReward(path=str(path), function="answers")
+    if name == "molecule":
+        pytest.importorskip("rdkit", reason="the extra molecules is not installed")
+    if name == "attention_on":
+        path = folder / "records.jsonl"
+        path.write_text("".join(f'{{"prompt": "+ {x}", "answer": "{x > 4}"}}\n' for x in range(9)))
+        return AttentionOn(records=str(path), feature=r"(?P<name>[+]) (?P<value>\d+)", answer="True", top=1)
     settings = CASES.get(name, Case()).settings()
     if name == "severity":
         return Severity(**settings)
