@@ -1,13 +1,15 @@
-"""The flow that merges policies, evaluates the result and puts it through the gate."""
+"""The flows that merge policies: one puts the result through the gate, the other measures mixtures of two policies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
 
 from flows.runtime.data_steps import call_held_out_validation, call_preparation, call_validation
+from flows.runtime.evaluation_inputs import prepare_evaluation
 from flows.runtime.frozen_policies import evaluated_with_models
 from flows.runtime.notifications import notify_decision
 from flows.runtime.opening import notice_champion, open_flow
@@ -16,6 +18,10 @@ from flows.runtime.steps import call_step, context_of
 from flows.runtime.suite_steps import call_suites, read_suites
 from flows.train import TrainFlowResult, why_no_anchor
 from models.base.sections import Sections
+from models.evaluation.bootstrap import bootstrap_mean
+from models.evaluation.front import WeightMixture, mixture_rows
+from models.evaluation.metrics import prompt_values
+from models.evaluation.table import read_records
 from models.policies.folder import given_folder
 from models.policies.hub import unpinned_base
 from models.policies.merge import MergeSettings
@@ -32,7 +38,7 @@ from tasks.steps.merge_policies import MergeSections, merge_policies
 from tasks.steps.prepare_data import log_data
 from tasks.steps.promote import Candidate, PromotionSections, policy_name, promote
 from tasks.steps.warm_start import WarmStartSections, warm_start
-from tasks.tracking import registry, runs, tags
+from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.verdict_record import decided
 
 
@@ -155,3 +161,61 @@ def unpinned_reasons(parents: Mapping[str, registry.VersionInfo | None]) -> list
         elif reason := registry.facts_of(version).get(tags.UNPINNED, ""):
             reasons.append(f"{named} is not pinned ({reason})")
     return reasons
+
+
+@flow(name="interpolate", flow_run_name="interpolate {first} and {other}")
+def interpolate(
+    first: str, other: str, shares: Sequence[float], recipe: str, overrides: Overrides = None
+) -> tuple[str, list[WeightMixture]]:
+    """Evaluate mixtures of two policies. Returns the flow's MLflow run and the mixtures, [shares].
+
+    Each mixture is a step with a result of its own, so that an interrupted command continues with the missing ones.
+
+    Args:
+        first: NAME/VERSION of a registered policy, or a model folder.
+        other: the same for the second policy.
+        shares: weights of the second policy, in [0, 1].
+        recipe: path or name of the recipe on whose problems they are evaluated.
+        overrides: `key.path=value` each.
+
+    Raises:
+        UserError: a policy or the recipe does not exist, or the policies cannot be merged.
+    """
+    with open_flow("evaluate", recipe, overrides or []) as opened:
+        parents = [named_policy(named) for named in (first, other)]
+        opened, (_, validated, rewarded) = prepare_evaluation(opened, *parents[0])
+        sections, mixtures = ShownSections(opened.recipe), []
+        with shared_engine(opened.recipe.placement):
+            for share in shares:
+                settings = MergeSettings(method="linear", weights=(1.0 - share, share))
+                made = call_step(
+                    opened,
+                    merge_policies,
+                    MergeSections(opened.recipe),
+                    [files for files, _ in parents],
+                    None,
+                    settings,
+                    name=f"merge {share:g}",
+                )
+                measured = call_step(
+                    opened,
+                    evaluate_policy,
+                    sections,
+                    policy_of_step(made),
+                    validated,
+                    rewarded,
+                    name=f"evaluate {share:g}",
+                )
+                mixtures.append(_mixture(share, measured))
+        heading, *rows = mixture_rows(mixtures)
+        lines = [f"| {' | '.join(row)} |" for row in (heading, ["---"] * len(heading), *rows)]
+        records.describe(opened.run_id, f"## Mixtures of {first} and {other}\n\n" + "\n".join(lines) + "\n")
+        return opened.run_id, mixtures
+
+
+def _mixture(share: float, measured: StepResult) -> WeightMixture:
+    known = read_records(Path(measured.folder) / "records.parquet")
+    accuracy, diversity = (
+        bootstrap_mean(prompt_values(known, name)) for name in ("sampled_accuracy", "distinct_share")
+    )
+    return WeightMixture(share, accuracy, diversity)

@@ -72,7 +72,7 @@ def interpolate(
     from flows.runtime.called_flow import prepare_flow
 
     ready = prepare_flow()
-    from flows.interpolate import interpolate as measure
+    from flows.merge import interpolate as measure
     from flows.runtime.outcome import columns
     from flows.servers.servers import page_address
     from models.evaluation.front import mixture_rows

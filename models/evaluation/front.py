@@ -9,7 +9,7 @@ from models.evaluation.bootstrap import Interval
 
 
 @dataclass(frozen=True)
-class Mixture:
+class WeightMixture:
     """A mixture of the weights of two policies, with its measures."""
 
     share: float
@@ -20,13 +20,13 @@ class Mixture:
     """Share of distinct samples of a problem, with its interval over the problems."""
 
 
-def on_front(mixtures: Sequence[Mixture]) -> list[bool]:
+def on_front(mixtures: Sequence[WeightMixture]) -> list[bool]:
     """Return whether each mixture is on the Pareto front of the estimates, [mixtures].
 
     A mixture is not on it if another is at least as good in both measures, and better in one of them.
     """
 
-    def surpasses(other: Mixture, mine: Mixture) -> bool:
+    def surpasses(other: WeightMixture, mine: WeightMixture) -> bool:
         gains = (
             other.accuracy.estimate - mine.accuracy.estimate,
             other.diversity.estimate - mine.diversity.estimate,
@@ -36,7 +36,7 @@ def on_front(mixtures: Sequence[Mixture]) -> list[bool]:
     return [not any(surpasses(other, mine) for other in mixtures) for mine in mixtures]
 
 
-def mixture_rows(mixtures: Sequence[Mixture]) -> list[list[str]]:
+def mixture_rows(mixtures: Sequence[WeightMixture]) -> list[list[str]]:
     """Return a table of the mixtures, with its heading: [1 + mixtures][columns]."""
     rows = [["share", "accuracy", "distinct samples", "front"]]
     for mixture, best in zip(mixtures, on_front(mixtures), strict=True):

@@ -58,7 +58,7 @@ class HiddenTeacher(Hidden):
 
 
 @part("layers")
-class Layers(Environment):
+class LayerChoices(Environment):
     """Choices of the layers of a student: which are kept, how wide they are, and at how many bits."""
 
     needs_answers = True
@@ -101,12 +101,12 @@ def _options(asks: tuple[Kind, ...]) -> tuple[BlockChoice, ...]:
 
 
 @lru_cache(maxsize=4096)
-def compared(seed: int, blocks: int, asks: tuple[Kind, ...]) -> Comparison:
+def compared(seed: int, blocks: int, asks: tuple[Kind, ...]) -> StudentComparison:
     """Return the comparison of all students of a teacher, made once."""
-    return Comparison(teacher_network(seed, blocks), tuple(product(_options(asks), repeat=blocks)))
+    return StudentComparison(teacher_network(seed, blocks), tuple(product(_options(asks), repeat=blocks)))
 
 
-class Comparison:
+class StudentComparison:
     """All students of a teacher: the best reward, the Pareto front, and predictors of their accuracy."""
 
     def __init__(self, teacher: TeacherNetwork, students: Sequence[tuple[BlockChoice, ...]]) -> None:
@@ -126,7 +126,7 @@ class Comparison:
 
 
 class _Choosing:
-    def __init__(self, settings: Layers, known: HiddenTeacher) -> None:
+    def __init__(self, settings: LayerChoices, known: HiddenTeacher) -> None:
         self._settings, self._known = settings, known
         self._words: list[dict[Kind, str]] = []
         self._queue: list[tuple[int, Kind]] = []

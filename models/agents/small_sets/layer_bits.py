@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.agents.environments.layers import Layers
+from models.agents.environments.layers import LayerChoices
 from models.agents.small_sets.layers import LayersSet
 
-SET = LayersSet(lambda: Layers(asks=("drop", "bits"), predictor=32), seed=3)
+SET = LayersSet(lambda: LayerChoices(asks=("drop", "bits"), predictor=32), seed=3)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from models.agents.environments.layers import WORDS, Layers
+from models.agents.environments.layers import WORDS, LayerChoices
 from models.agents.play.teacher_network import teacher_network
 from models.agents.small_sets.rows import SmallSet, SmallTask
 
@@ -33,7 +33,7 @@ class LayersSet(SmallSet):
     def script(self, random: Random, task: SmallTask) -> tuple[str, Sequence[str]]:
         """Draw random choices, as many as an episode can have."""
         environment = self.environment()
-        assert isinstance(environment, Layers)
+        assert isinstance(environment, LayerChoices)
         turns: list[str] = []
         dropped: set[int] = set()
         for kind in environment.asks:
@@ -45,4 +45,4 @@ class LayersSet(SmallSet):
         return self.aimless, turns
 
 
-SET = LayersSet(Layers)
+SET = LayersSet(LayerChoices)

@@ -1,11 +1,11 @@
 """The Pareto front of mixtures: by hand, ties, and its table."""
 
 from models.evaluation.bootstrap import Interval
-from models.evaluation.front import Mixture, mixture_rows, on_front
+from models.evaluation.front import WeightMixture, mixture_rows, on_front
 
 
-def mixture(share: float, accuracy: float, diversity: float) -> Mixture:
-    return Mixture(share, Interval(accuracy, accuracy, accuracy), Interval(diversity, diversity, diversity))
+def mixture(share: float, accuracy: float, diversity: float) -> WeightMixture:
+    return WeightMixture(share, Interval(accuracy, accuracy, accuracy), Interval(diversity, diversity, diversity))
 
 
 def test_a_mixture_that_another_surpasses_is_not_on_the_front() -> None:

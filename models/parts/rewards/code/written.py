@@ -66,11 +66,11 @@ LONGEST = 2_000
 
 
 class Unusable(Exception):
-    """Written code cannot be used; the message gives the reason."""
+    """WrittenReward code cannot be used; the message gives the reason."""
 
 
 @part("written")
-class Written(ReasonedReward):
+class WrittenReward(ReasonedReward):
     """Value of an episode by code that the judge wrote, or chose among templates."""
 
     needs_judge = True

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from models.agents.environments.layers import WORDS, Layers, compared
+from models.agents.environments.layers import WORDS, LayerChoices, compared
 from models.agents.play.teacher_network import (
     DROPPED,
     ROWS,
@@ -30,13 +30,13 @@ def problem(seed: int = 17, blocks: int = 4) -> Problem:
     return Problem("p", "teacher", json.dumps({"seed": seed, "blocks": blocks}))
 
 
-def play(environment: Layers, turns: list[str], seed: int = 17, blocks: int = 4) -> list[EnvironmentAnswer]:
+def play(environment: LayerChoices, turns: list[str], seed: int = 17, blocks: int = 4) -> list[EnvironmentAnswer]:
     opened = environment.open(problem(seed, blocks))
     assert opened.reset(0)[0] == ""
     return [opened.step(turn) for turn in turns]
 
 
-def students(environment: Layers, blocks: int = 4) -> list[list[str]]:
+def students(environment: LayerChoices, blocks: int = 4) -> list[list[str]]:
     return [list(words) for words in product(WORDS["drop"], repeat=blocks)]
 
 
@@ -45,7 +45,7 @@ def test_the_student_that_keeps_everything_is_the_teacher_and_earns_nothing() ->
     whole = teacher.measure([BlockChoice()] * 4)
     assert whole.size == 1.0 and whole.accuracy == pytest.approx(teacher.accuracy, abs=0.03)
     assert teacher.reward(whole) == 0.0
-    assert play(Layers(), ["keep"] * 4)[-1][1] == 0.0
+    assert play(LayerChoices(), ["keep"] * 4)[-1][1] == 0.0
 
 
 def test_the_reward_is_the_papers_by_hand() -> None:
@@ -107,7 +107,7 @@ def test_halves_and_bits_scale_the_size() -> None:
 
 
 def test_the_enumerated_best_choices_reach_the_goal_and_random_choices_hardly_ever() -> None:
-    environment, random = Layers(), Random(4)
+    environment, random = LayerChoices(), Random(4)
     solved: list[bool] = []
     for seed in range(20):
         results = {tuple(words): play(environment, words, seed)[-1] for words in students(environment)}
@@ -118,16 +118,16 @@ def test_the_enumerated_best_choices_reach_the_goal_and_random_choices_hardly_ev
 
 
 def test_of_a_dropped_block_nothing_further_is_asked() -> None:
-    environment = Layers(asks=("drop", "width", "bits"))
+    environment = LayerChoices(asks=("drop", "width", "bits"))
     answers = [answer[0] for answer in play(environment, ["drop", "keep", "half", "4"], blocks=2)]
     assert answers[:3] == ["2", "width 2", "bits 2"] and answers[3].startswith("accuracy ")
     assert play(environment, ["drop", "drop"], blocks=2)[-1][2]
 
 
 def test_an_unreadable_turn_is_answered_and_changes_nothing() -> None:
-    answers = play(Layers(), ["leave", " drop\n", "keep", "keep", "drop"])
+    answers = play(LayerChoices(), ["leave", " drop\n", "keep", "keep", "drop"])
     assert answers[0][:4] == ("error: keep, drop", 0.0, False, False)
-    assert answers[-1] == play(Layers(), ["drop", "keep", "keep", "drop"])[-1]
+    assert answers[-1] == play(LayerChoices(), ["drop", "keep", "keep", "drop"])[-1]
     assert answers[0][4]["actions"] == ("keep", "drop")
 
 
@@ -159,7 +159,7 @@ def test_predictions_of_a_quarter_of_the_students_rank_the_others() -> None:
 
 def test_a_predictor_changes_the_reward_and_not_the_goal() -> None:
     words = ["drop", "keep", "drop", "keep"]
-    measured, predicted = play(Layers(), words)[-1], play(Layers(predictor=8), words)[-1]
+    measured, predicted = play(LayerChoices(), words)[-1], play(LayerChoices(predictor=8), words)[-1]
     assert measured[1] != predicted[1] and (measured[0], measured[4]) == (predicted[0], predicted[4])
 
 
@@ -185,12 +185,12 @@ def test_the_front_is_that_of_comparing_all_pairs() -> None:
 )
 def test_a_problem_that_does_not_fit_is_refused_in_a_line(answer: str, line: str) -> None:
     with pytest.raises(UserError, match=line):
-        Layers(asks=("drop", "bits")).open(Problem("p", "", answer))
+        LayerChoices(asks=("drop", "bits")).open(Problem("p", "", answer))
 
 
 def test_a_kind_that_is_named_twice_is_refused() -> None:
     with pytest.raises(UserError, match="asks: drop, drop has a kind twice"):
-        Layers(asks=("drop", "drop"))
+        LayerChoices(asks=("drop", "drop"))
 
 
 def test_prompts_of_both_sizes_of_teachers_have_the_same_form() -> None:

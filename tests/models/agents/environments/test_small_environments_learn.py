@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from models.agents.environments.experiments import Experiments
-from models.agents.environments.layers import Layers, compared
+from models.agents.environments.layers import LayerChoices, compared
 from models.agents.environments.rank_attack import RankAttack
 from models.agents.environments.synthesis import Synthesis
 from models.agents.play.documents import as_line
@@ -92,7 +92,7 @@ def first_problem(small: SmallSet, level: int | None = None) -> Problem:
 
 def test_layers_and_synthesis_are_learned_up_to_their_optimum() -> None:
     teacher = first_problem(LAYERS)
-    first, last = learned(Layers(near=1.0), teacher)
+    first, last = learned(LayerChoices(near=1.0), teacher)
     known = json.loads(teacher.answer)
     assert last > 0.95 * compared(known["seed"], known["blocks"], ("drop",)).best > 1.1 * first
     first, last = learned(Synthesis(), first_problem(SYNTHESIS))
