@@ -34,8 +34,8 @@ demo: .venv/.installed ## A real language model learns to follow instructions: i
 	@$(BIN)/rewardflow base add smollm2-135m-instruct
 	@$(BIN)/rewardflow run real/smollm2_instructions $(OPTIONS)
 
-# Style, types and imports are checked beside the tests; what they say is shown where it is bad news.
-test: .venv/.installed browser postgresql simulator ## Check style, types and imports beside the tests, but for the thorough ones
+# Style, types and imports are checked at the same time as the tests; their output is shown if they fail.
+test: .venv/.installed browser postgresql simulator ## Run all tests except the thorough ones; check style, types and imports
 	@$(MAKE) --no-print-directory lint >.lint.log 2>&1 & lint=$$!; \
 	echo "== pytest, $(WORKERS) processes; ruff, mypy and import-linter at the same time"; \
 	$(PYTEST) -n $(WORKERS) -m 'not thorough' --durations=10 && status=0 || status=$$?; \
@@ -47,13 +47,13 @@ test-all: .venv/.installed browser postgresql simulator lint ## Run every test i
 test-slice: .venv/.installed postgresql simulator ## Run a slice of the thorough tests: SLICE=K/N, every N-th beginning with the K-th
 	@$(PYTEST) -n 0 -m thorough --slice $(SLICE) --durations=10
 
-faults: .venv/.installed postgresql ## Inject every fault into real runs and write what came of it to docs/faults.md
+faults: .venv/.installed postgresql ## Inject every fault into real runs and write the outcomes to docs/faults.md
 	@FAULT_TABLE=docs/faults.md $(PYTEST) -n $(WORKERS) -m faults --durations=10
 
 quick: .venv/.installed ## Run the core's tests: a minute
 	@$(PYTEST) -n $(WORKERS) -m quick -q
 
-lint: .venv/.installed ## Check style (ruff), types (mypy), the walls between the layers (import-linter) and the language
+lint: .venv/.installed ## Check style (ruff), types (mypy), imports between layers (import-linter) and the language
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== import-linter" && $(BIN)/lint-imports --no-logo

@@ -13,9 +13,9 @@ import pytest
 PROPERTY = "fault"
 HEAD = """# Faults
 
-What `make faults` injects into real runs, and what came of it. Where a fault ended its run, the same command ran once
-more. "identical": trained weights, the registry's entries and the reward curve are those of the run that nothing
-disturbed, by hash and value. The seconds are what the runs took beyond that one, with as many tests in parallel as
+`make faults` injects these faults into real runs. If a fault ended its run, the same command ran once more. The table
+shows the outcome. "identical" means that trained weights, the registry's entries and the reward curve equal those of an
+undisturbed run, by hash and value. The seconds are the additional time of the runs, with as many tests in parallel as
 the machine has cores.
 """
 
