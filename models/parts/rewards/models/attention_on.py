@@ -31,6 +31,7 @@ from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import Reasoned, ReasonedReward
 from models.method.rollout import Rollout
+from models.method.steps import beginnings_of
 from models.parts.shared.own_file import OwnFile
 from models.parts.shared.record_expert import RecordExpert, fit_expert, stated
 from models.text.encoding import Codec
@@ -119,14 +120,15 @@ class AttentionOn(OwnFile, ReasonedReward):
 
     def _marks(self, codec: Codec, prompt: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
         """Mark the tokens of important and of all known features, [prompt tokens] bool; and name the important ones."""
-        texts = codec.text([prompt[:end] for end in range(len(prompt) + 1)])
-        features = stated(vars(self)["_feature"], texts[-1])
+        beginnings = beginnings_of(codec, prompt)
+        text, ends = beginnings[-1], [0, *map(len, beginnings)]
+        features = stated(vars(self)["_feature"], text)
         importance = self._expert().importance({name: value for name, (value, _) in features.items()})
         names = sorted(importance, key=lambda name: (-importance[name], name))[: self.top]
         important, known = (torch.zeros(len(prompt), dtype=torch.bool) for _ in range(2))
         for place in range(len(prompt)):
-            begin, end = len(texts[place]), len(texts[place + 1])
-            begin += len(texts[-1][begin:end]) - len(texts[-1][begin:end].lstrip())
+            begin, end = ends[place : place + 2]
+            begin += len(text[begin:end]) - len(text[begin:end].lstrip())
             for name in importance:
                 span = features[name][1]
                 if begin < span.stop and span.start < end:

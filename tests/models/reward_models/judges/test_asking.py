@@ -264,7 +264,7 @@ def test_who_judges_is_said_once_and_else_it_is_the_policy_as_it_began(folder: P
 
 def test_another_judge_takes_the_place_of_a_recipe_s_own_where_that_is_set_to_null() -> None:
     own = "judge.address=http://127.0.0.1:1/v1"
-    with pytest.raises(UserError, match=r"judge: one of .* 2 do, recipe and address: set to null what is not meant"):
+    with pytest.raises(UserError, match=r"judge: exactly one of .* 2 are, recipe and address: set to null"):
         load_recipe("ace_rl", [own])
     judge = load_recipe("ace_rl", [own, "judge.recipe=null"]).judge
     assert judge is not None and judge.recipe is None and judge.address is not None

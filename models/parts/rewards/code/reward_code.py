@@ -66,11 +66,11 @@ LONGEST = 2_000
 
 
 class Unusable(Exception):
-    """WrittenReward code cannot be used; the message gives the reason."""
+    """RewardCode code cannot be used; the message gives the reason."""
 
 
-@part("written")
-class WrittenReward(ReasonedReward):
+@part("reward_code")
+class RewardCode(ReasonedReward):
     """Value of an episode by code that the judge wrote, or chose among templates."""
 
     needs_judge = True

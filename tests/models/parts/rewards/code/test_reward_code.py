@@ -7,7 +7,7 @@ import pytest
 from models.base.errors import UserError
 from models.method import tally as tallies
 from models.method.rollout import RolloutEpisode
-from models.parts.rewards.code.written import WrittenReward, agreement, fault_of, feedback_on, script_of
+from models.parts.rewards.code.reward_code import RewardCode, agreement, fault_of, feedback_on, script_of
 from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
 from tests.support.tiny_judges import Scripted, resources_of, rollouts
@@ -23,19 +23,19 @@ def block(code: str) -> str:
 
 def test_the_value_is_that_of_the_code_called_here_and_is_clipped() -> None:
     here = resources_of(lambda question, vote: block(TURNS))
-    values = WrittenReward(goal="g")(here, rollouts("a", "bcd"))
+    values = RewardCode(goal="g")(here, rollouts("a", "bcd"))
     scope: dict[str, object] = {}
     exec(TURNS, scope)
     expected = [scope["reward"]("add", text, [[text, ""]]) for text in ("a", "bcd")]  # type: ignore[operator]
     assert values.tolist() == pytest.approx(expected)
-    clipped = WrittenReward(goal="g", largest=0.25)(here, rollouts("a" * 20))
+    clipped = RewardCode(goal="g", largest=0.25)(here, rollouts("a" * 20))
     assert clipped.tolist() == [0.25]
 
 
 def test_the_judge_gets_the_goal_the_code_and_the_feedback_when_a_revision_is_due() -> None:
     answers = iter([block(SHORT), block(LONG)])
     here = resources_of(lambda question, vote: next(answers))
-    reward = WrittenReward(goal="be brief", every=2, question="{goal} | {code} | {feedback}")
+    reward = RewardCode(goal="be brief", every=2, question="{goal} | {code} | {feedback}")
     first = reward.reasoned(here, rollouts("aa"))
     second = reward.reasoned(here, rollouts("aa"))
     third = reward.reasoned(here, rollouts("aa", "aaaa"))
@@ -60,14 +60,14 @@ def test_the_judge_gets_the_goal_the_code_and_the_feedback_when_a_revision_is_du
 def test_code_that_cannot_be_used_is_answered_with_the_reason_and_the_next_is_used(code: str, reason: str) -> None:
     answers = iter([block(code), block(SHORT)])
     here = resources_of(lambda question, vote: next(answers))
-    made = WrittenReward(goal="g").reasoned(here, rollouts("aa"))
+    made = RewardCode(goal="g").reasoned(here, rollouts("aa"))
     assert made.values.tolist() == pytest.approx([0.8]) and made.watched["unusable"] == 1.0
     assert isinstance(here.judge, Scripted) and reason in here.judge.asked[1]
 
 
 def test_code_that_runs_without_end_is_ended_and_refused() -> None:
     endless = "def reward(prompt, completion, turns):\n    while True:\n        pass"
-    reward = WrittenReward(goal="g", tries=1)
+    reward = RewardCode(goal="g", tries=1)
     reward = replace(reward, sandbox=replace(reward.sandbox, seconds=0.5))
     made = reward.reasoned(resources_of(lambda question, vote: block(endless)), rollouts("a"))
     assert made.values.isnan().all() and made.watched == {"revised": 1.0, "codes": 0.0, "unusable": 1.0}
@@ -76,7 +76,7 @@ def test_code_that_runs_without_end_is_ended_and_refused() -> None:
 def test_a_revision_that_fails_keeps_the_code() -> None:
     answers = iter([block(SHORT), "no", "no", "no"])
     here = resources_of(lambda question, vote: next(answers))
-    reward = WrittenReward(goal="g", every=1)
+    reward = RewardCode(goal="g", every=1)
     reward(here, rollouts("aa"))
     made = reward.reasoned(here, rollouts("aa"))
     assert made.values.tolist() == pytest.approx([0.8]) and made.watched["unusable"] == 3.0
@@ -84,7 +84,7 @@ def test_a_revision_that_fails_keeps_the_code() -> None:
 
 def test_without_any_code_there_is_no_value_and_the_judge_is_asked_in_the_next_round_too() -> None:
     here = resources_of(lambda question, vote: "no")
-    reward = WrittenReward(goal="g", every=0, tries=2)
+    reward = RewardCode(goal="g", every=0, tries=2)
     for _ in range(2):
         assert reward(here, rollouts("a")).isnan().all()
     assert isinstance(here.judge, Scripted) and len(here.judge.asked) == 4
@@ -96,7 +96,7 @@ def test_what_code_prints_and_texts_with_quotes_do_not_change_the_values() -> No
         "print('[9]')\ndef reward(prompt, completion, turns):\n    print('x')\n    return 1.0 - len(completion) / 10"
     )
     here = resources_of(lambda question, vote: block(noisy))
-    assert WrittenReward(goal="g")(here, rollouts(text)).tolist() == pytest.approx([1.0 - len(text) / 10])
+    assert RewardCode(goal="g")(here, rollouts(text)).tolist() == pytest.approx([1.0 - len(text) / 10])
     assert "print()" in script_of(SHORT, []) and fault_of(SHORT) == ""
 
 
@@ -104,7 +104,7 @@ def test_the_template_that_orders_like_the_judge_is_chosen() -> None:
     def likes_long(question: str, vote: int) -> str:
         return f"#### {len(question.rpartition(' ')[2])}"
 
-    reward = WrittenReward(templates=(SHORT, LONG))
+    reward = RewardCode(templates=(SHORT, LONG))
     made = reward.reasoned(resources_of(likes_long), rollouts("a", "aaa", "aaaaa"))
     assert made.values.tolist() == pytest.approx([0.1, 0.3, 0.5]) and made.reasons[0] == LONG
     undecided = reward.reasoned(resources_of(lambda question, vote: "?"), rollouts("a", "aaa"))
@@ -129,7 +129,7 @@ def test_feedback_compares_solved_episodes_with_others() -> None:
 
 
 def test_a_run_that_resumes_uses_the_same_code() -> None:
-    reward = WrittenReward(goal="g", every=5)
+    reward = RewardCode(goal="g", every=5)
     here = resources_of(lambda question, vote: block(SHORT))
     reward(here, rollouts("aa"))
     there = resources_of(lambda question, vote: block(LONG))
@@ -139,9 +139,9 @@ def test_a_run_that_resumes_uses_the_same_code() -> None:
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    with pytest.raises(UserError, match=r"^rewards\.written\.templates\.0: it does not define the function"):
-        WrittenReward(templates=("x = 1",))
-    with pytest.raises(UserError, match=r"^rewards\.written\.question: \{feedback\} is missing"):
-        WrittenReward(question="{goal} {code}")
-    with pytest.raises(UserError, match=r"rewards\.written\.goal: empty"):
+    with pytest.raises(UserError, match=r"^rewards\.reward_code\.templates\.0: it does not define the function"):
+        RewardCode(templates=("x = 1",))
+    with pytest.raises(UserError, match=r"^rewards\.reward_code\.question: \{feedback\} is missing"):
+        RewardCode(question="{goal} {code}")
+    with pytest.raises(UserError, match=r"rewards\.reward_code\.goal: empty"):
         load_recipe(find_recipe("text2reward"), ["rewards.1.templates=[]"])
