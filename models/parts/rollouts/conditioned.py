@@ -70,7 +70,12 @@ class Conditioned(Dataset):
         return bool(self.modes)
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write next to the policy that the token of the first mode follows every prompt. See `Rollouts.export`."""
+        """Write next to the policy that the token of the first mode follows every prompt, if there are modes.
+
+        See `Rollouts.export`.
+        """
+        if not self.modes:
+            return
         first = next(iter(self.modes.values()))
         write_after_prompt(folder, codec, first.token, [self._tokens(codec)[first.token]])
 
