@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import ModelOption, meant_policy
+from flows.runtime.command_options import ModelOption
 from flows.runtime.environment import state_folder
 from models.base.errors import UserError
 from tasks.runner import interrupt
@@ -75,10 +75,10 @@ def evaluate(
     # This reports errors before Prefect starts, which takes seconds.
     chosen = overrides or []
     own_overrides = read_sweep(chosen)[1] if sweep else read_strategy(strategy, chosen)[1]
+    from flows.runtime.named_policies import named_policies
     from models.policies.folder import check_model_folder
     from models.recipes.load import load_recipe
-    from tasks.registered.recorded_recipe import recorded_arguments
-    from tasks.tracking import recorded, store
+    from tasks.tracking import store
 
     folder = Path(policy).expanduser()
     recipe_overrides: list[str] = []
@@ -89,12 +89,8 @@ def evaluate(
         policy_address = str(folder.absolute())
     else:
         store.open_for_reading(state_folder())
-        record = recorded.recorded(policy, lambda: meant_policy(model))
-        if record.version is None:
-            raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be measured")
-        policy_address = f"{record.version.name}/{record.version.version}"
-        if not recipe:
-            recipe, recipe_overrides = recorded_arguments(record)
+        named = named_policies((policy,), model, recipe, "measured")
+        (policy_address,), recipe, recipe_overrides = named.addresses, named.recipe, named.overrides
     load_recipe(recipe, [*recipe_overrides, *own_overrides])
     from flows.runtime.called_flow import prepare_flow
 

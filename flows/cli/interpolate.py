@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import ModelOption, SetOption, meant_policy
+from flows.runtime.command_options import ModelOption, SetOption
 from flows.runtime.environment import state_folder
 from models.base.errors import UserError
 from tasks.runner import interrupt
@@ -45,30 +44,20 @@ def interpolate(
         raise UserError(f"--share: {wrong[0]:g} is not between 0 and 1")
     if recipe:
         find_recipe(recipe)
+    from flows.runtime.named_policies import named_policies
     from models.policies.merged_folder import check_mergeable
     from models.recipes.load import load_recipe
     from tasks.registered.policy import named_policy
-    from tasks.registered.recorded_recipe import recorded_arguments
-    from tasks.tracking import recorded, store
+    from tasks.tracking import store
 
     store.open_for_reading(state_folder())
-    recorded_overrides: list[str] = []
-    named = []
-    for given in (first, other):
-        if Path(given).expanduser().is_dir():
-            named.append(str(Path(given).expanduser().absolute()))
-            continue
-        record = recorded.recorded(given, lambda: meant_policy(model))
-        if record.version is None:
-            raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be measured")
-        named.append(f"{record.version.name}/{record.version.version}")
-        if not recipe:
-            recipe, recorded_overrides = recorded_arguments(record)
-    if not recipe:
+    policies = named_policies((first, other), model, recipe, "measured")
+    if not policies.recipe:
         raise UserError("--recipe: both are folders; name the recipe on whose problems they are measured")
-    check_mergeable([named_policy(name)[0].folder for name in named])
-    given_overrides = [*recorded_overrides, *(overrides or [])]
-    load_recipe(recipe, given_overrides)
+    first, other = policies.addresses
+    check_mergeable([named_policy(name)[0].folder for name in policies.addresses])
+    given_overrides = [*policies.overrides, *(overrides or [])]
+    load_recipe(policies.recipe, given_overrides)
     from flows.runtime.called_flow import prepare_flow
 
     ready = prepare_flow()
@@ -79,7 +68,7 @@ def interpolate(
     from tasks.tracking.summaries import page_of_run
 
     ready()
-    run, mixtures = measure(named[0], named[1], sorted(set(shares)), recipe, given_overrides)
+    run, mixtures = measure(first, other, sorted(set(shares)), policies.recipe, given_overrides)
     interrupt.raise_again()
     print("\naccuracy of the samples and share of distinct samples, with 95 % intervals")
     print("\n".join(["", *columns(mixture_rows(mixtures))]))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from flows.runtime.command_options import ModelOption, SetOption, meant_policy
+from flows.runtime.command_options import ModelOption, SetOption
 from flows.runtime.environment import state_folder
 from models.base.errors import UserError
 from tasks.runner import interrupt
@@ -61,12 +60,12 @@ def merge(
 
     if recipe:
         find_recipe(recipe)
+    from flows.runtime.named_policies import named_policies
     from models.policies.merge import MergeSettings
     from models.policies.merged_folder import check_mergeable
     from models.recipes.load import load_recipe
     from tasks.registered.policy import named_policy
-    from tasks.registered.recorded_recipe import recorded_arguments
-    from tasks.tracking import recorded, store
+    from tasks.tracking import store
 
     weights = tuple(weight or [1.0] * len(models))
     if len(weights) != len(models):
@@ -75,23 +74,13 @@ def merge(
     if base and not settings.needs_base:
         raise UserError(f"--base: {method} merges the weights themselves and needs no base")
     store.open_for_reading(state_folder())
-    recorded_overrides: list[str] = []
-    named = []
-    for given in (*models, *([base] if base else [])):
-        if Path(given).expanduser().is_dir():
-            named.append(str(Path(given).expanduser().absolute()))
-            continue
-        record = recorded.recorded(given, lambda: meant_policy(model))
-        if record.version is None:
-            raise UserError(f"{record.label} is not a version; `rewardflow models` lists what can be merged")
-        named.append(f"{record.version.name}/{record.version.version}")
-        if not recipe:
-            recipe, recorded_overrides = recorded_arguments(record)
+    policies = named_policies((*models, *([base] if base else [])), model, recipe, "merged")
+    named, recipe = policies.addresses, policies.recipe
     if not recipe:
         raise UserError("--recipe: all models are folders; name the recipe whose gate judges the result")
     folders = [named_policy(name)[0].folder for name in named]
     check_mergeable(folders[: len(models)], base=folders[-1] if base else None)
-    load_recipe(recipe, [*recorded_overrides, *(overrides or [])])
+    load_recipe(recipe, [*policies.overrides, *(overrides or [])])
     from flows.runtime.called_flow import prepare_flow
 
     ready = prepare_flow()
@@ -104,7 +93,7 @@ def merge(
         named[-1] if base else None,
         settings,
         recipe,
-        [*recorded_overrides, *(overrides or [])],
+        [*policies.overrides, *(overrides or [])],
     )
     interrupt.raise_again()
     print(closing_lines(outcome, state_folder()))

@@ -40,6 +40,12 @@ class GivenFile:
         """SHA-256 of the content, in hexadecimal digits."""
         return self.sha256
 
+    def lines(self, setting: str) -> Iterator[tuple[str, str]]:
+        """Yield each line that is not blank, after its place for messages: `SETTING: FILE, line NUMBER`."""
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if line.strip():
+                yield f"{setting}: {self.file}, line {number}", line
+
 
 @dataclass(frozen=True)
 class SourceCode(GivenFile):

@@ -9,18 +9,22 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from running import ROOT, shell
 
 from flows.command_line import main
+from models.policies.folder import save_model_folder
 from tasks.runner.results import RESULT
 from tasks.tracking import store, summaries
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 TINY = """
 extends: arithmetic
@@ -56,6 +60,14 @@ def run_here(*arguments: str) -> tuple[int, str, str]:
     for number, handler in handlers.items():  # the command's handlers would end the tests without a report
         signal.signal(number, handler)
     return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
+def with_model_folders(words: Sequence[str], folder: Path) -> list[str]:
+    """Return arguments in which A and B are model folders of one vocabulary, and OTHER is one of another."""
+    sizes = {"A": 24, "B": 24, "OTHER": 32}
+    for name, vocabulary in sizes.items():
+        save_model_folder(tiny_policy(torch.float32, vocabulary=vocabulary), word_tokenizer(), folder / name)
+    return [str(folder / word) if word in sizes else word for word in words]
 
 
 def make_project(folder: Path) -> Path:

@@ -11,6 +11,7 @@ from smokes import Smokes
 from models.datasets.built_in import EXTRA_SETS
 from models.recipes.find import method_files
 from models.recipes.load import load_recipe
+from tests.support.own_rows import reads_own_rows
 from tests.support.simulator_here import skip_without_simulator
 
 DATA = {
@@ -55,5 +56,5 @@ def test_the_smoke_of_a_recipe_goes_through(name: str, smokes: Smokes, request: 
 @pytest.mark.rotating(of=6)
 def test_other_recipes_have_built_in_data_or_a_file_next_to_them() -> None:
     for name in set(RECIPES) - set(DATA):
-        data = load_recipe(name).data
-        assert data.built_in or all(path.parts[0] == "recipes" for path in data.path or ()), name
+        recipe = load_recipe(name)
+        assert recipe.data.built_in or reads_own_rows(recipe), name

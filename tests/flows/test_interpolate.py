@@ -3,11 +3,7 @@
 from pathlib import Path
 
 import pytest
-import torch
-from project import Project, Ran, rewardflow
-
-from models.policies.folder import save_model_folder
-from tests.support.tiny_models import tiny_policy, word_tokenizer
+from project import Project, Ran, rewardflow, run_here, with_model_folders
 
 
 @pytest.mark.slow
@@ -42,18 +38,10 @@ def test_the_ends_of_an_interpolation_are_the_two_policies(project: Project, fir
     ],
     ids=["no recipe", "share", "another vocabulary", "no version"],
 )
-def test_what_is_wrong_with_the_command_is_one_line_before_anything_starts(
+def test_a_wrong_argument_is_one_line_before_anything_starts(
     arguments: list[str], line: str, new_store: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert callable(new_store)
-    home = new_store(tmp_path / "home")
-    monkeypatch.setenv("REWARDFLOW_HOME", str(home))
-    for name, vocabulary in (("A", 24), ("B", 24), ("OTHER", 32)):
-        save_model_folder(tiny_policy(torch.float32, vocabulary=vocabulary), word_tokenizer(), tmp_path / name)
-    from typer.testing import CliRunner
-
-    from flows.command_line import app
-
-    given = [str(tmp_path / word) if (tmp_path / word).is_dir() else word for word in arguments]
-    ended = CliRunner().invoke(app, ["interpolate", *given])
-    assert ended.exit_code == 1 and line in str(ended.exception) and "\n" not in str(ended.exception)
+    monkeypatch.setenv("REWARDFLOW_HOME", str(new_store(tmp_path / "home")))
+    status, _, errors = run_here("interpolate", *with_model_folders(arguments, tmp_path))
+    assert status == 1 and line in errors and len(errors.splitlines()) == 1

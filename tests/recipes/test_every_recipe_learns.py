@@ -39,18 +39,18 @@ from models.reward_models.scorer import StepScorer
 from models.training.build import build_learner
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.own_rows import reads_own_rows
 from tests.support.tiny_loops import CODEC, PROBLEMS, TOKENIZER
 from tests.support.tiny_models import tiny_policy
 from tests.support.tiny_resources import make_resources
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
-OWN_ROWS = ("budgets", "tables", "records", "molecules")
-"""Data sets in a file next to their recipe, with answers that only its reward reads."""
 RECIPES = [
     file
     for file in method_files()
     if (recipe := load_recipe(file)).schedule is not None
-    and recipe.data.name not in (*TASK_SETS, *EXTRA_SETS, *OWN_ROWS)
+    and recipe.data.name not in (*TASK_SETS, *EXTRA_SETS)
+    and not reads_own_rows(recipe)  # only its own reward reads their answers
     and recipe.advantage.trains_policy
     and recipe.rollouts.episodes is None
     and recipe.objective.name != "guided_distillation"  # the policy here ignores its prompt: nothing guides it

@@ -14,7 +14,6 @@ the share of right answers of the solver, and the episode is solved if the first
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Annotated, Literal
 
@@ -37,9 +36,9 @@ from models.agents.play.preparation import (
 from models.answers.exact import is_right
 from models.base.bounds import Number, Positive, Seed
 from models.base.errors import UserError
-from models.base.source_code import GivenFile, read_text_file
 from models.datasets.schema import TURNS
 from models.method.environment import EnvironmentAnswer, Info, Seat
+from models.method.own_file import OwnFile
 from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath, RecipePath
 from models.method.registry import part
@@ -54,7 +53,7 @@ FORMS = {
 
 
 @part("solver")
-class Solver(FrozenPartner):
+class Solver(OwnFile, FrozenPartner):
     """A frozen model that solves what the policy prepares."""
 
     needs_answers = True
@@ -112,18 +111,7 @@ class Solver(FrozenPartner):
             raise UserError(f"{KEY}.prepared: random draws examples; set mode to examples, or prepared to nothing")
         if not self.between:
             raise UserError(f"{KEY}.between is empty; set the text between the steps of a solution")
-        files = (read_text_file(Path(self.pool), f"{KEY}.pool"),) if self.pool else ()
-        content = files[0].sha256 if files else ""
-        if self.sha256 not in ("", content):
-            raise UserError(f"{KEY}.pool: {self.pool} has other content than sha256 says: {content or 'none'}")
-        object.__setattr__(self, "sha256", content)
-        object.__setattr__(self, "_files", files)
-
-    @property
-    def given(self) -> tuple[GivenFile, ...]:
-        """The file of the pool, with its content at the time when the recipe was read."""
-        files: tuple[GivenFile, ...] = vars(self)["_files"]
-        return files
+        self._know_file(self.pool, self.sha256, f"{KEY}.pool")
 
     def try_out(self) -> None:
         """Read the pool of worked examples, if the mode needs it.

@@ -11,6 +11,7 @@ the ranker returns for queries made of the documents' words. It never sees a sco
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -27,8 +28,25 @@ LEAD = 6
 _K, _B = 1.2, 0.75
 
 
-class BlackBoxRanker:
-    """Ranks of a document among others, whose statistics are those of the others."""
+class Ranker(ABC):
+    """Ranks of a document among others."""
+
+    rows: list[list[str]]
+    """Words of the other documents, [documents][words]."""
+
+    @abstractmethod
+    def score(self, query: Sequence[str], words: Sequence[str]) -> float:
+        """Return the score of a document for a query, both as words."""
+
+    def rank(self, query: str, text: str) -> int:
+        """Return the rank of a document for a query, from 1; others with an equal score are ranked before it."""
+        words = words_of(query)
+        own = self.score(words, words_of(text))
+        return 1 + sum(self.score(words, row) >= own for row in self.rows)
+
+
+class BlackBoxRanker(Ranker):
+    """A ranker whose statistics of words are those of the other documents."""
 
     def __init__(self, texts: Sequence[str], lead: float) -> None:
         """Build the index.
@@ -37,21 +55,16 @@ class BlackBoxRanker:
             texts: the other documents, at least one.
             lead: how much more a word counts at the beginning of a document, at least 0.
         """
-        self._rows = [words_of(text) for text in texts]
+        self.rows = [words_of(text) for text in texts]
         self._lead = lead
-        self._mean = sum(len(row) for row in self._rows) / len(self._rows) or 1.0
-        holds = Counter(word for row in self._rows for word in set(row))
-        count = len(self._rows)
+        self._mean = sum(len(row) for row in self.rows) / len(self.rows) or 1.0
+        holds = Counter(word for row in self.rows for word in set(row))
+        count = len(self.rows)
         self._idf = {word: math.log(1 + (count - n + 0.5) / (n + 0.5)) for word, n in holds.items()}
         self._unknown = math.log(1 + (count + 0.5) / 0.5)
 
-    @property
-    def rows(self) -> list[list[str]]:
-        """Words of the other documents, [documents][words]."""
-        return self._rows
-
     def score(self, query: Sequence[str], words: Sequence[str]) -> float:
-        """Return the score of a document for a query, both as words."""
+        """See `Ranker.score`."""
         norm = _K * (1 - _B + _B * len(words) / self._mean)
         total = 0.0
         for term in query:
@@ -59,14 +72,8 @@ class BlackBoxRanker:
             total += self._idf.get(term, self._unknown) * times * (_K + 1) / (times + norm)
         return total
 
-    def rank(self, query: str, text: str) -> int:
-        """Return the rank of a document for a query, from 1; others with an equal score are ranked before it."""
-        asked = words_of(query)
-        own = self.score(asked, words_of(text))
-        return 1 + sum(self.score(asked, row) >= own for row in self._rows)
 
-
-class SurrogateRanker:
+class SurrogateRanker(Ranker):
     """A ranker that imitates the ranks of another one."""
 
     def __init__(self, ranker: BlackBoxRanker, asked: int) -> None:
@@ -76,30 +83,25 @@ class SurrogateRanker:
             ranker: the ranker, of which only ranks are used.
             asked: number of queries that it answers for the fit, at least 1.
         """
-        self._rows = ranker.rows
-        texts = [" ".join(row) for row in self._rows]
+        self.rows = ranker.rows
+        texts = [" ".join(row) for row in self.rows]
         self._plain, self._first = (
             BlackBoxRanker(texts, 0.0),
-            BlackBoxRanker([" ".join(row[:LEAD]) for row in self._rows], 0.0),
+            BlackBoxRanker([" ".join(row[:LEAD]) for row in self.rows], 0.0),
         )
-        random = Random(len(self._rows))
+        random = Random(len(self.rows))
         differences = []
         for _ in range(asked):
-            row = random.choice(self._rows)
+            row = random.choice(self.rows)
             query = random.sample(row, min(2, len(row)))
-            ranked = sorted(self._rows, key=lambda words: -ranker.score(query, words))[:12]
+            ranked = sorted(self.rows, key=lambda words: -ranker.score(query, words))[:12]
             features = [self._features(query, words) for words in ranked]
             differences += [better - worse for better, worse in pairwise(features)]
         self.weights = _fitted(np.array(differences))
         """Weights of the three features, [3]."""
 
-    def rank(self, query: str, text: str) -> int:
-        """Return the rank that it predicts for a document; see `BlackBoxRanker.rank`."""
-        asked = words_of(query)
-        own = self._score(asked, words_of(text))
-        return 1 + sum(self._score(asked, row) >= own for row in self._rows)
-
-    def _score(self, query: Sequence[str], words: Sequence[str]) -> float:
+    def score(self, query: Sequence[str], words: Sequence[str]) -> float:
+        """See `Ranker.score`."""
         return float(self._features(query, words) @ self.weights)
 
     def _features(self, query: Sequence[str], words: Sequence[str]) -> Array:

@@ -65,11 +65,7 @@ def read_pool(given: GivenFile, setting: str) -> tuple[WorkedExample, ...]:
     Raises:
         UserError: a line is not a worked example, or the file is empty.
     """
-    pool = [
-        _example(line, f"{setting}: {given.file}, line {number}")
-        for number, line in enumerate(given.text.splitlines(), 1)
-        if line.strip()
-    ]
+    pool = [_example(line, place) for place, line in given.lines(setting)]
     if not pool:
         raise UserError(f"{setting}: {given.file} holds no worked examples; add lines with prompt and solution")
     return tuple(pool)

@@ -23,11 +23,11 @@ from models.base.bounds import Share
 from models.base.errors import UserError
 from models.base.source_code import GivenFile
 from models.base.strict_json import JsonError, parse_json
+from models.method.own_file import OwnFile
 from models.method.problem import Problem
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
 from models.parts.rollouts.tree import Searched
-from models.parts.shared.own_file import OwnFile
 
 KEY = "rollouts.known"
 
@@ -106,10 +106,7 @@ def _prompts(file: GivenFile) -> tuple[str, ...]:
         UserError: a row is not JSON, or has no prompt; or the file has no rows.
     """
     prompts = []
-    for number, line in enumerate(file.text.splitlines(), 1):
-        if not line.strip():
-            continue
-        where = f"{KEY}: {file.file}, line {number}"
+    for where, line in file.lines(KEY):
         try:
             row = parse_json(line)
         except JsonError as error:

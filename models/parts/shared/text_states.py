@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,6 +16,13 @@ def without_prompt(resources: RunResources, texts: Sequence[str]) -> Sequences:
     """Encode texts that models read without a prompt, [texts]; the end token precedes each, to predict its first."""
     rows = [tuple(ids) for ids in resources.codec.completions(list(texts))]
     return Sequences([(resources.codec.end,)] * len(rows), rows)
+
+
+def text_directions(resources: RunResources, texts: Iterable[str], reader: str) -> dict[str, Tensor]:
+    """Return the mean hidden state of each distinct text, of length one: text -> [hidden]; see `text_states`."""
+    distinct = list(dict.fromkeys(texts))
+    states = text_states(resources, distinct, reader)
+    return dict(zip(distinct, states / states.norm(dim=1, keepdim=True).clamp(min=1e-12), strict=True))
 
 
 def text_states(resources: RunResources, texts: Sequence[str], reader: str) -> Tensor:

@@ -82,8 +82,8 @@ def test_a_champion_set_while_a_policy_learns_is_noticed_before_the_candidate_is
     def trained(opened: object, refresh: bool, resume: bool) -> SimpleNamespace:
         set_alias(NAME, 2)
         tuned = SimpleNamespace(links={}, metrics={}, headline="")
-        nothing = {"validated": None, "warmed": None, "rewarded": None}
-        return SimpleNamespace(steps=[], version=SimpleNamespace(digest="d"), tuned=tuned, **nothing)
+        rest = {"validated": None, "warmed": None, "rewarded": None, "made": tuned}
+        return SimpleNamespace(steps=[], version=SimpleNamespace(digest="d"), tuned=tuned, **rest)
 
     def reached(training: object, champion: registry.VersionInfo, model: str) -> None:
         assert champion.version == 2 and by_hand.waiting(NAME) == PendingChampion(2, against=1)

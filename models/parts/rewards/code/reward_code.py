@@ -151,7 +151,7 @@ class RewardCode(ReasonedReward):
                 feedback = f"it fails: {error}"
         for tried in range(self.tries):
             question = fill(self.question, {"goal": self.goal, "code": code or "none", "feedback": feedback})
-            (((answer),),) = resources.required_judge().ask([question])
+            ((answer,),) = resources.required_judge().ask([question])
             written = written_code(answer.text).strip()
             try:
                 if not answer.finished:
@@ -205,7 +205,7 @@ class RewardCode(ReasonedReward):
 
 
 def fault_of(code: str) -> str:
-    """Return why code cannot be a reward, in one line; empty if it can: it is plain and defines `reward`."""
+    """Return the reason why code cannot be a reward, in one line; empty if it can: it is plain and defines `reward`."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

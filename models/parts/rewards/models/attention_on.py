@@ -26,13 +26,13 @@ from models.base.errors import UserError
 from models.base.source_code import GivenFile
 from models.learner.packing import Sequences
 from models.learner.prompt_attention import attention_to_prompts
+from models.method.own_file import OwnFile
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import Reasoned, ReasonedReward
 from models.method.rollout import Rollout
 from models.method.steps import beginnings_of
-from models.parts.shared.own_file import OwnFile
 from models.parts.shared.record_expert import RecordExpert, fit_expert, stated
 from models.text.encoding import Codec
 
@@ -142,16 +142,14 @@ def _fitted(file: GivenFile, feature: str, answer: str, ridge: float, where: str
     """Fit the expert to the records of a file, once for each file and setting."""
     pattern = compiled(feature, where)
     rows, answers = [], []
-    for number, line in enumerate(file.text.splitlines(), 1):
-        if not line.strip():
-            continue
+    for place, line in file.lines(where):
         try:
             row = json.loads(line)
             prompt, given = row["prompt"], row["answer"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            row, prompt, given = None, None, None
+            prompt, given = None, None
         if not isinstance(prompt, str) or not isinstance(given, str):
-            raise UserError(f'{where}: {file.file}, line {number}: not {{"prompt": text, "answer": text}}')
+            raise UserError(f'{place}: not {{"prompt": text, "answer": text}}')
         rows.append({name: value for name, (value, _) in stated(pattern, prompt).items()})
         answers.append(given.strip() == answer)
     return fit_expert(rows, answers, ridge, where)

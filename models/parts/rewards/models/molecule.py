@@ -28,12 +28,12 @@ from models.base.bounds import Number
 from models.base.errors import UserError
 from models.base.source_code import GivenFile
 from models.method.attempt import Attempt
+from models.method.own_file import OwnFile
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import Reasoned, ReasonedReward
 from models.method.rollout import Rollout
-from models.parts.shared.own_file import OwnFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,21 +143,17 @@ def _fitted(file: GivenFile, ridge: float, where: str) -> Predictor:
         UserError: a line is not a measurement of a molecule, or all values are equal.
     """
     targets, fingerprints, values = [], [], []
-    for number, line in enumerate(file.text.splitlines(), 1):
-        if not line.strip():
-            continue
+    for place, line in file.lines(where):
         try:
             row = json.loads(line)
             target, smiles, value = row["target"], row["smiles"], float(row["value"])
         except (ValueError, TypeError, KeyError, RecursionError):
             target, smiles, value = None, None, 0.0
         if not isinstance(target, str) or not isinstance(smiles, str):
-            raise UserError(
-                f'{where}: {file.file}, line {number}: not {{"target": text, "smiles": text, "value": number}}'
-            )
+            raise UserError(f'{place}: not {{"target": text, "smiles": text, "value": number}}')
         molecule = read_molecule(smiles)
         if molecule is None:
-            raise UserError(f"{where}: {file.file}, line {number}: {smiles[:60]!r} is not a molecule")
+            raise UserError(f"{place}: {smiles[:60]!r} is not a molecule")
         targets.append(target)
         fingerprints.append(molecule[1])
         values.append(value)

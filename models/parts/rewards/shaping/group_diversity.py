@@ -20,7 +20,7 @@ from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.parts.rewards.shaping.novelty import word_cosine
-from models.parts.shared.text_states import text_states
+from models.parts.shared.text_states import text_directions
 
 
 @part("group_diversity")
@@ -53,9 +53,7 @@ class GroupDiversity(Reward):
         values = torch.zeros(len(rollouts), dtype=torch.float64)
         vectors: dict[str, Tensor] = {}
         if self.embedding == "states":
-            distinct = list(dict.fromkeys(rollout.text for rollout in rollouts))
-            states = text_states(resources, distinct, f"reward {self.label}")
-            vectors = dict(zip(distinct, states / states.norm(dim=1, keepdim=True).clamp(min=1e-12), strict=True))
+            vectors = text_directions(resources, (rollout.text for rollout in rollouts), f"reward {self.label}")
         for places in groups.values():
             for place in places:
                 text, others = rollouts[place].text, [rollouts[it].text for it in places if it != place]

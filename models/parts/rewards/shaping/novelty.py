@@ -32,7 +32,7 @@ from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import Reasoned, ReasonedReward
 from models.method.rollout import Rollout
-from models.parts.shared.text_states import text_states
+from models.parts.shared.text_states import text_directions
 
 Grams = Counter[tuple[str, ...]]
 
@@ -105,9 +105,7 @@ class Novelty(ReasonedReward):
             return torch.zeros(len(texts), dtype=torch.float64)
         if self.embedding == "words":
             return word_cosine(texts, archive)
-        distinct = list(dict.fromkeys([*archive, *texts]))
-        states = text_states(resources, distinct, f"reward {self.label}")
-        vectors = dict(zip(distinct, states / states.norm(dim=1, keepdim=True).clamp(min=1e-12), strict=True))
+        vectors = text_directions(resources, [*archive, *texts], f"reward {self.label}")
         total = torch.stack([count * vectors[text] for text, count in archive.items()]).sum(0)
         return torch.stack([vectors[text] @ total for text in texts]) / sum(archive.values())
 

@@ -175,7 +175,7 @@ def test_records_that_teach_nothing_are_refused(tmp_path: Path, content: str, li
 def test_settings_that_cannot_work_are_refused(records: Path) -> None:
     with pytest.raises(UserError, match=r"^rewards\.attention_on\.feature: the group value is missing"):
         AttentionOn(feature=r"(?P<name>\w+)")
-    with pytest.raises(UserError, match=r"records: .* has another content"):
+    with pytest.raises(UserError, match=r"records: .* has other content"):
         AttentionOn(records=str(records), sha256="0")
     with pytest.raises(UserError, match=r"rewards\.attention_on\.records: none"):
         load_recipe(find_recipe("eag_rl"), ["rewards.1.records=''"])

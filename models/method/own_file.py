@@ -25,7 +25,7 @@ class OwnFile:
         files = (read_text_file(Path(file), where),) if file else ()
         content = files[0].sha256 if files else ""
         if sha256 not in ("", content):
-            raise UserError(f"{where}: {file} has another content than that of sha256: {content or 'none'}")
+            raise UserError(f"{where}: {file} has other content than sha256 says: {content or 'none'}")
         object.__setattr__(self, "sha256", content)
         object.__setattr__(self, "_files", files)
 
