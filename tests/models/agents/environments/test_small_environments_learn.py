@@ -10,11 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from models.agents.environments.experiments import Experiments
+from models.agents.environments.graph_prompts import GraphPrompts, least_loss
 from models.agents.environments.layers import LayerChoices, compared
 from models.agents.environments.rank_attack import RankAttack
 from models.agents.environments.synthesis import Synthesis
 from models.agents.play.documents import as_line
+from models.agents.play.graph_network import KindGraph, graph_network
 from models.agents.small_sets.experiments import SET as EXPERIMENTS
+from models.agents.small_sets.graph_prompts import SET as GRAPH_PROMPTS
 from models.agents.small_sets.layers import SET as LAYERS
 from models.agents.small_sets.rank_attack import SET as RANK_ATTACK
 from models.agents.small_sets.rank_attack import SYNONYMS
@@ -97,6 +100,15 @@ def test_layers_and_synthesis_are_learned_up_to_their_optimum() -> None:
     assert last > 0.95 * compared(known["seed"], known["blocks"], ("drop",)).best > 1.1 * first
     first, last = learned(Synthesis(), first_problem(SYNTHESIS))
     assert last > first + 0.2
+
+
+def test_graph_prompts_are_learned_up_to_their_optimum() -> None:
+    problem = first_problem(GRAPH_PROMPTS)
+    known = json.loads(problem.answer)
+    graph = KindGraph(known["kinds"], tuple(map(tuple, known["edges"])))
+    most = graph_network().loss(graph, known["label"]) - least_loss(graph, known["label"], 2)
+    first, last = learned(GraphPrompts(prompts=2), problem)
+    assert last > 0.8 * most > 2.0 * first
 
 
 def test_experiments_are_learned() -> None:
