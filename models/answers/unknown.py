@@ -23,7 +23,11 @@ _BROKEN = "\ufffd"
 
 def unknown_shares(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
     """Compute the share of each row's tokens that are unknown, [rows]; 0 for an empty row."""
-    unknown = {token for token in {token for row in rows for token in row} if stands_for_unknown(tokenizer, token)}
+    unknown = {
+        token
+        for token in {token for row in rows for token in row if token >= 0}
+        if stands_for_unknown(tokenizer, token)
+    }
     return np.array([sum(token in unknown for token in row) / max(1, len(row)) for row in rows], dtype=np.float64)
 
 

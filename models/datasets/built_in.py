@@ -37,6 +37,7 @@ TASK_SETS = (
     "repairs",
     "requests",
     "routing",
+    "scenes",
     "second_try",
     "shop",
     "snippets",

@@ -39,6 +39,7 @@ from models.base.disk import needs_space
 from models.base.errors import UserError, listed
 from models.datasets.data_files import files_of
 from models.datasets.formats import SPLIT_IF_NAMED
+from models.datasets.image_table import carried_images
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.placing import Dropped, Flags, RowPlacement, SourceRows, place
 from models.datasets.recognition import with_known_format
@@ -263,6 +264,8 @@ def _write(
             "dropped": dropped.rows,
             "sources": {name: sha256_of(path) for name, path in named.items()},
         }
+        if images := carried_images(sorted({file.parent for file in named.values()}), partial):
+            manifest["images"] = images
         if dropped.alike:
             manifest["dropped_alike"] = dropped.alike
         if unused := sum(shard.unused for source in numbered for shard in source.shards):

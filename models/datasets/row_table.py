@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from models.base.atomic_write import replace_file, write_file
+from models.base.images import open_images
 from models.datasets.placing import hashes_of
 from models.datasets.schema import SYSTEM, Kind, Split, file_name, table_pieces
 
@@ -134,6 +135,7 @@ def open_rows(folder: Path, kind: Kind, split: Split) -> RowTable:
     Raises:
         UserError: for the reasons of `models.datasets.schema.read_table`; or the disk is full.
     """
+    open_images(folder)
     file = folder.with_name(f".{folder.name}.rows") / f"{kind}_{split}.arrow"
     source = folder / file_name(kind, split)
     made_of = [source.stat().st_size, source.stat().st_mtime_ns] if source.is_file() else []

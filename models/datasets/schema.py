@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from models.base.atomic_write import replace_file
 from models.base.errors import UserError
+from models.base.images import open_images
 
 if TYPE_CHECKING:
     import pandas
@@ -105,7 +106,11 @@ def read_table(folder: Path, kind: Kind, split: Split) -> pa.Table:
 
 
 def table_pieces(folder: Path, kind: Kind, split: Split) -> Iterator[pa.Table]:
-    """Yield the same rows as `read_table` in pieces of at most PIECE_ROWS, one in memory at a time; same errors."""
+    """Yield the same rows as `read_table` in pieces of at most PIECE_ROWS, one in memory at a time; same errors.
+
+    The images of the data set, if it has any, are known to this process from then on.
+    """
+    open_images(folder)
     path = folder / file_name(kind, split)
     if not path.is_file():
         have = ", ".join(sorted(file.name for file in folder.glob("*.parquet"))) or "nothing"

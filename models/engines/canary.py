@@ -51,6 +51,11 @@ def check(gap: float, tolerance: float, round_number: int) -> None:
 
 
 def fixed_tokens(prompts: Iterable[Sequence[int]], end: int, rows: int = 4) -> Sequences:
-    """Return the sequences that the canary scores all through the run: the first prompts, after their first token."""
+    """Return the sequences that the canary scores all through the run: the first prompts, after their first token.
+
+    A prompt with images is scored after the last of them, because the tokens of an image have no probability.
+    """
     chosen = list(islice((list(ids) for ids in prompts if ids), rows))
-    return Sequences([ids[:1] for ids in chosen], [[*ids[1:], end] for ids in chosen])
+    firsts = [1 + max((place for place, token in enumerate(ids) if token < 0), default=0) for ids in chosen]
+    pairs = list(zip(chosen, firsts, strict=True))
+    return Sequences([ids[:first] for ids, first in pairs], [[*ids[first:], end] for ids, first in pairs])

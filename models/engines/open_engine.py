@@ -12,6 +12,7 @@ from models.base.errors import UserError
 from models.engines.attention_heads import runs_in_vllm
 from models.engines.engine import Engine, EngineSettings, engine_dtype
 from models.engines.restart import Restarting
+from models.engines.vllm_images import image_prompts_of
 from models.engines.vocabulary import check_vocabulary
 from models.policies.use import read_use
 from models.text.end_ids import Ends
@@ -74,12 +75,15 @@ def opening(
 
     Raises:
         UserError: vLLM is requested and not installed or without a kernel for the model's heads, the folder cannot be
-            served, its tokenizer has more tokens than the model, or an engine that cannot be split is to be split.
+            served, its tokenizer has more tokens than the model, an engine that cannot be split is to be split, or
+            the policy reads images and the engine does not.
     """
     in_vllm = runs_in_vllm(folder, settings, trust_remote_code=trust_remote_code)
     check_vocabulary(folder, trust_remote_code=trust_remote_code)
     chosen = engine_dtype(settings, dtype)
     use = read_use(folder)
+    if image_prompts_of(folder) is not None and (use.gated or use.mask_top_p < 1.0 or not in_vllm):
+        raise UserError(f"{folder}: the policy reads images, which only vLLM does here; set engine.name to vllm")
     most: int | None = settings.max_sequences
     if use.gated:
         from models.engines.gated_engine import GatedEngine

@@ -27,6 +27,7 @@ from models.engines.engine import (
     engine_dtype,
     prompts_of,
 )
+from models.engines.vllm_images import MOST_IMAGES, image_prompts_of
 from models.engines.vllm_requests import Requests
 from models.engines.vocabulary import read_config
 from models.policies.build import first_line
@@ -135,6 +136,7 @@ class VllmEngine(Engine):
     ) -> None:
         prepare_environment()
         config = read_config(folder, trust_remote_code=trust_remote_code)
+        self.images = image_prompts_of(folder)
         self.vocabulary = int(config.vocab_size)
         self.longest = longest
         self.ends = all_of(end)
@@ -152,6 +154,9 @@ class VllmEngine(Engine):
         if self.sleeps:
             options["enable_sleep_mode"] = True
         options["dtype"] = str(self.dtype).removeprefix("torch.")
+        options["skip_tokenizer_init"] = self.images is None
+        if self.images is not None:
+            options["limit_mm_per_prompt"] = {"image": MOST_IMAGES}
         compiled = cuda if settings.compile == "auto" else settings.compile
         if ways > 1:
             options |= {"tensor_parallel_size": ways, "distributed_executor_backend": "mp"}
@@ -163,7 +168,6 @@ class VllmEngine(Engine):
             with threads_settable():
                 self.engine = loaded(
                     model=str(folder),
-                    skip_tokenizer_init=True,
                     trust_remote_code=trust_remote_code,
                     max_model_len=longest,
                     max_num_seqs=settings.max_sequences,
@@ -182,12 +186,13 @@ class VllmEngine(Engine):
         self.requests, self.drawing = Requests(self.engine), TokenSampling()
         core = self.engine.llm_engine.engine_core
         # if vLLM runs in a process of its own, by an environment variable, this process cannot step it
-        self.room = settings.max_sequences if hasattr(core, "engine_core") else 0
+        serves = hasattr(core, "engine_core") and self.images is None
+        self.room = settings.max_sequences if serves else 0
         self.engine.llm_engine.set_weight_version(str(self.version))
 
     def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.complete`. A prompt of several requests is read once: its prefix is cached."""
-        check_ids(prompts_of(requests), self.vocabulary, self.longest)
+        self._check(prompts_of(requests))
         outputs = self._answers(
             [request.prompt for request in requests], [self._parameters(request, drawing) for request in requests]
         )
@@ -201,7 +206,7 @@ class VllmEngine(Engine):
         dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
-        check_ids(prompts_of(list(requests.values())), self.vocabulary, self.longest)
+        self._check(prompts_of(list(requests.values())))
         if not self.requests.under_way:
             self.drawing = drawing
         if self.drawing != drawing:
@@ -229,7 +234,7 @@ class VllmEngine(Engine):
         from vllm import SamplingParams
 
         joined = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
-        check_ids(joined, self.vocabulary, self.longest)
+        self._check(joined)
         parameters = [
             SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, flat_logprobs=True, detokenize=False)
             for _ in joined
@@ -239,6 +244,11 @@ class VllmEngine(Engine):
             table: Any = output.prompt_logprobs  # flat: one value a position, none for the first
             scores.append([float(table.logprobs[table.start_indices[at]]) for at in range(len(prompt), len(ids))])
         return scores
+
+    def _check(self, rows: Sequence[Sequence[int]]) -> None:
+        """Check prompts, in which an image counts as its tokens; see `check_ids`."""
+        plain = rows if self.images is None else [self.images.without(row) for row in rows]
+        check_ids(plain, self.vocabulary, self.longest)
 
     def _parameters(self, request: CompletionRequest, drawing: TokenSampling) -> Any:
         """Return vLLM's sampling parameters of a request."""
@@ -266,7 +276,10 @@ class VllmEngine(Engine):
 
         if self.requests.under_way:
             return self.requests.answers(prompts, parameters)
-        wanted = [TokensPrompt(prompt_token_ids=list(ids)) for ids in prompts]
+        wanted: list[Any] = [
+            TokensPrompt(prompt_token_ids=list(ids)) if self.images is None else self.images.prompt(ids)
+            for ids in prompts
+        ]
         outputs: list[Any] = self.engine.generate(wanted, parameters, use_tqdm=False)
         return outputs
 
@@ -287,6 +300,8 @@ class VllmEngine(Engine):
             self.asleep = False
         if not serving and not self.engine.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget the prefixes of the old weights")
+        if self.images is not None:
+            self.engine.llm_engine.reset_encoder_cache()  # outputs of the old vision tower
         self.engine.llm_engine.set_weight_version(str(version))
         self.version = version
 

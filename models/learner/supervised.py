@@ -18,6 +18,7 @@ from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.base.seeds import seed_of
 from models.learner.compiled_layers import compile_layers, should_compile
+from models.learner.image_features import reads_images
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
 from models.learner.out_of_memory import GradientPlan, within_memory
@@ -87,18 +88,42 @@ class SupervisedSettings:
         return self.only_right or self.context is not None
 
 
-def shuffled_batches(rows: int, batch: int, seed: int) -> Iterator[list[int]]:
-    """Yield batches of row numbers without end; each epoch is one permutation, drawn from `seed` and the epoch."""
+def shuffled_batches(
+    rows: int, batch: int, seed: int, together: Sequence[Sequence[int]] | None = None
+) -> Iterator[list[int]]:
+    """Yield batches of row numbers without end; each epoch is one permutation, drawn from `seed` and the epoch.
+
+    Args:
+        together: groups of rows that stay next to each other in the permutation, each row in one; None: each alone.
+    """
     epoch = 0
     carried = torch.empty(0, dtype=torch.int64)
     while True:
         generator = torch.Generator().manual_seed(seed_of(seed, "batches", epoch))
-        carried = torch.cat([carried, torch.randperm(rows, generator=generator)])
+        if together is None:
+            order = torch.randperm(rows, generator=generator)
+        else:
+            groups = torch.randperm(len(together), generator=generator).tolist()
+            order = torch.tensor([row for group in groups for row in together[group]])
+        carried = torch.cat([carried, order])
         whole = len(carried) // batch * batch
         for begin in range(0, whole, batch):
             yield carried[begin : begin + batch].tolist()
         carried = carried[whole:].clone()
         epoch += 1
+
+
+def rows_by_image(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Group rows by the first image in their prompts, so that its features serve several rows, [groups][rows].
+
+    Prompts without an image are groups of one row.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, prompt in enumerate(prompts):
+        first = next((place for place, token in enumerate(prompt) if token < 0), None)
+        key = (number,) if first is None else (-1, *(token for token in prompt[first : first + 2]))
+        groups.setdefault(key, []).append(number)
+    return list(groups.values())
 
 
 def fit_supervised(
@@ -126,7 +151,8 @@ def fit_supervised(
     if should_compile(settings.compile, model):
         compile_layers(model)
     optimiser = build_optimiser(model, settings.optimiser)
-    batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)
+    together = rows_by_image(sequences.prompts) if reads_images(model) else None
+    batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed, together)
     metrics: dict[str, float] = {}
     way, able = GradientPlan(settings.token_budget, recompute=recompute), can_recompute(model)
     for step in range(settings.steps):

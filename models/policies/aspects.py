@@ -18,6 +18,8 @@ class ReadingSettings:
     chat: bool
     system: str | None
     trust_remote_code: bool
+    image_tokens: int = 0
+    """Tokens of an image for a policy without a base model."""
 
 
 class InUse(Protocol):
@@ -52,6 +54,7 @@ def reading_of(policy: PolicySettings) -> ReadingSettings:
         chat=policy.chat,
         system=policy.system,
         trust_remote_code=policy.trust_remote_code,
+        image_tokens=policy.size.image_tokens if policy.base is None else 0,
     )
 
 

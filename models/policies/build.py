@@ -24,10 +24,12 @@ from models.policies.folder import check_model_folder, given_folder
 from models.policies.hub import origin_of
 from models.policies.skip_analysis import adapted_modules
 from models.policies.update_sparsity import SubnetworkSettings
+from models.policies.vision import VisionSettings, spread_by_inputs, vision_config
+from models.text.image_tokens import image_tokens_of
 from models.text.tokenizer import TokenizerSettings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config
 
 _LOADING = threading.Lock()
 """Lock for loading one model at a time: of two loaded by two threads, tied weights count as missing in one."""
@@ -51,6 +53,13 @@ class SizeSettings:
     """Longest sequence, in tokens."""
     head: Annotated[int, Field(ge=2, le=65_536)] | None = None
     """Width of an attention head; None: hidden / heads."""
+    tied: bool = True
+    """Whether the output projection shares the weights of the word embeddings."""
+    spread: Literal["fixed", "fan_in"] = "fixed"
+    """Standard deviation of the starting weights. fixed: 0.02, as transformers draws them; fan_in: one over the square
+    root of a matrix' inputs, 1 for word embeddings, which narrow models with a vision tower need."""
+    vision: VisionSettings | None = None
+    """Vision tower of a policy that reads images; None: it reads text alone."""
 
     @property
     def head_width(self) -> int:
@@ -66,6 +75,15 @@ class SizeSettings:
         if self.head_width % 2:
             setting = "head" if self.head else f"hidden {self.hidden} over heads {self.heads}"
             raise UserError(f"policy.size: {setting} is {self.head_width}, the width of a head, which must be even")
+        if self.tied and self.spread == "fan_in":
+            raise UserError(
+                "policy.size.spread: fan_in draws embeddings and output projection apart; set policy.size.tied to false"
+            )
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of an image in a prompt; 0: the policy reads no images."""
+        return self.vision.tokens if self.vision else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +188,7 @@ def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, en
         head_dim=size.head_width,
         intermediate_size=size.feed_forward,
         max_position_embeddings=size.positions,
-        tie_word_embeddings=True,
+        tie_word_embeddings=size.tied,
         pad_token_id=pad,
         eos_token_id=end,
         bos_token_id=None,
@@ -179,22 +197,35 @@ def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, en
 
 
 def new_shapes(config: Any) -> PreTrainedModel:
-    """Build an untrained causal language model from its config, float32, for callers that only need shapes."""
-    from transformers import AutoModelForCausalLM, PreTrainedModel
+    """Build an untrained language model from its config, float32, for callers that only need shapes."""
+    from transformers import PreTrainedModel
 
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = _auto_class(config).from_config(config, dtype=torch.float32)
     assert isinstance(model, PreTrainedModel)
     return model
 
 
-def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
-    """Build a Qwen3 model with random weights from `seed`, float32."""
-    from transformers import Qwen3ForCausalLM
-
-    config = config_of(size, len(tokenizer), pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id)
+def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> PreTrainedModel:
+    """Build a Qwen3 model with random weights from `seed`, float32; with a vision tower if `size` has one."""
+    config: Any = config_of(size, len(tokenizer), pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id)
+    tokens = image_tokens_of(tokenizer)
+    if size.vision is not None:
+        if tokens is None or tokens.count != size.vision.tokens:
+            raise ValueError("the tokenizer was not made for the images of this policy")
+        config = vision_config(size.vision, config, tokens.image)
     torch.manual_seed(seed)
-    model: Qwen3ForCausalLM = Qwen3ForCausalLM(config)
+    model = new_shapes(config)
+    if size.spread == "fan_in":
+        spread_by_inputs(model)
     return on_device(model)
+
+
+def _auto_class(config: Any) -> Any:
+    """Return the class of transformers that builds and loads models of this config."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    sees = getattr(config, "vision_config", None) is not None
+    return AutoModelForImageTextToText if sees else AutoModelForCausalLM
 
 
 def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
@@ -228,12 +259,15 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
         UserError: it is not available or is broken, or weights are missing (transformers would initialise them
             randomly).
     """
-    from transformers import AutoModelForCausalLM, PreTrainedModel
+    from transformers import AutoConfig, PreTrainedModel
 
     origin = origin_of(name)
     try:
         with _LOADING:
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
+            config = AutoConfig.from_pretrained(
+                origin.name, revision=origin.revision, trust_remote_code=trust_remote_code
+            )
+            loaded: Any = _auto_class(config).from_pretrained(
                 origin.name,
                 revision=origin.revision,
                 dtype=dtype,

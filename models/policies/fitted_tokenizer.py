@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-def fitted_tokenizer(folder: Path, settings: TokenizerSettings) -> PreTrainedTokenizerFast:
+def fitted_tokenizer(folder: Path, settings: TokenizerSettings, image_tokens: int = 0) -> PreTrainedTokenizerFast:
     """Train the tokenizer of a policy that is trained on `folder` and has no base model.
+
+    Args:
+        image_tokens: tokens of an image; 0: the policy reads no images.
 
     Raises:
         UserError: see `models.text.tokenizer.train_tokenizer`.
     """
-    return train_tokenizer(training_texts(folder, settings), settings)
+    return train_tokenizer(training_texts(folder, settings), settings, image_tokens)
 
 
 def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:

@@ -18,6 +18,7 @@ from models.datasets.validation import ValidationSettings
 from models.engines.engine import EngineSettings
 from models.evaluation.drift import DriftSettings
 from models.evaluation.gate.gate import GateSettings
+from models.evaluation.other_images import ShownImages
 from models.evaluation.wrapped import Wrapping
 from models.learner.supervised import SupervisedSettings
 from models.method.advantage import Advantage
@@ -154,6 +155,8 @@ class EvaluationSettings:
     """Seed of the sampled completions."""
     wrap: Wrapping | None = None
     """Rewriting of all prompts of evaluations and the gate as code; null: the prompts of the rows."""
+    images: ShownImages = "own"
+    """Pictures that the prompts show: their own, those of other problems, or blank ones (the blind control)."""
     suites: tuple[SuiteSettings, ...] = ()
     """Tasks of lm-evaluation-harness and inspect-ai, on which base, candidate and champion are measured too."""
 
@@ -299,12 +302,16 @@ class Recipe(Section):
     def _fits_together(self) -> Self:
         require_finite(self)  # a number that is text in the YAML is seen only now
         check_models(self)
+        if self.reward_model is not None and self.policy.base is None and self.policy.size.vision is not None:
+            raise ValueError("reward_model: none can be made of a policy that reads images; set it to null")
         if self.policy.system is not None and not self.policy.chat:
             raise ValueError("policy.system: only with policy.chat: true; without a chat template use data.template")
         if self.warm_start is None and self.policy.base is None:
             raise ValueError("warm_start: null needs policy.base, a model to begin with")
         check_room(self, self.policy.size.positions if self.policy.base is None else None)
         for name, held_out in self.gate.held_out.items():
+            if held_out.is_control:
+                continue
             if name == self.data.name or (held_out.path is not None and name in BUILT_IN):
                 raise ValueError(
                     f"gate.held_out.{name}: a data set has this name already; give the held-out set another"

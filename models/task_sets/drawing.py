@@ -66,6 +66,10 @@ class TaskSettings(BaseModel):
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """Draw a demonstration of a problem. Return its flaw, or `none`, and its turns."""
 
+    def split_of(self, task: Task) -> Split:
+        """Return the split of a problem, by the hash of its prompt."""
+        return split_by_hash(task.prompt)
+
     def prefer(self, random: Random, task: Task) -> tuple[str, str, str]:
         """Draw a preference. Return the flaw of the worse answer, the better answer and the worse answer.
 
@@ -87,7 +91,7 @@ def draw_tasks(settings: TaskSettings, split: Split) -> list[Task]:
         if len(drawn) == count:
             break
         task = settings.draw(random)
-        if split_by_hash(task.prompt) == split:
+        if settings.split_of(task) == split:
             drawn.setdefault(task.prompt, task)
     if len(drawn) < count:
         raise UserError(f"problems.{split}: {count} are requested, but only about {len(drawn)} exist")

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from models.base.atomic_write import replace_folder
 from models.base.errors import UserError
+from models.base.images import IMAGES, content_of, images_in, write_images
 from models.datasets.built_in import TASK_SETS
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import arrow_schema, write_rows
@@ -40,14 +41,18 @@ def settings_type(name: str) -> type[TaskSettings]:
 
 def write(settings: TaskSettings, folder: Path) -> None:
     """Write `problems.parquet` and, if the set has any, `demonstrations.parquet` and `preferences.parquet`, with a
-    column `split`."""
+    column `split`; and `images.parquet`, if prompts refer to images."""
     with replace_folder(folder) as partial:
+        names: set[str] = set()
         for kind, splits in make_rows(settings).items():
+            names.update(name for part in splits.values() for row in part for name in images_in(str(row["prompt"])))
             rows = [{"split": split, **row} for split, part in splits.items() for row in part]
             fields = [field for field in arrow_schema(kind) if field.name not in _LATER]
             if rows:
                 schema = pa.schema([pa.field("split", pa.string(), False), *fields])
                 write_rows(partial / f"{kind}.parquet", rows, schema)
+        if names:
+            write_images(partial / IMAGES, map(content_of, names))
 
 
 def main(arguments: list[str] | None = None) -> int:

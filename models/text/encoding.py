@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from models.base.errors import UserError
+from models.text.image_tokens import encoded
 from models.text.prompt_form import BARE, PromptForm
 from models.text.rendering import ChatTemplate, Message, Tool
 from models.text.token_rows import TokenRows, rows_in_memory
@@ -143,12 +144,12 @@ class Codec:
     def text(self, completions: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each completion, without its end token and other special tokens, [completions].
 
-        Tags that the tokenizer has as special tokens are kept (see `models.text.unwritten`).
+        Tags that the tokenizer has as special tokens are kept (see `models.text.unwritten`); images are left out.
         """
         rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
         if not rows:
             return []  # a tokenizer decodes an empty list to one empty text
-        text_ids = [[token for token in ids if token not in self._unwritten] for ids in rows]
+        text_ids = [[token for token in ids if token >= 0 and token not in self._unwritten] for ids in rows]
         return list(self.tokenizer.batch_decode(text_ids, skip_special_tokens=False))
 
     def inside(self, texts: Sequence[str]) -> list[list[int]]:
@@ -185,6 +186,4 @@ class Codec:
 
     def _ids(self, texts: Sequence[str], *, as_it_begins: bool = False) -> list[list[int]]:
         """Return the ids of each text; `as_it_begins`: with the special tokens that the tokenizer adds by itself."""
-        if not texts:
-            return []
-        return [list(ids) for ids in self.tokenizer(list(texts), add_special_tokens=as_it_begins)["input_ids"]]
+        return encoded(self.tokenizer, texts, special_tokens=as_it_begins)

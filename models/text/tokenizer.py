@@ -20,7 +20,9 @@ from tokenizers.models import BPE, WordLevel
 from tokenizers.trainers import BpeTrainer
 
 from models.base.errors import UserError
+from models.base.images import without_images
 from models.base.remote_code import refuse_untrusted
+from models.text.image_tokens import SPECIALS, encoded, give_image_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -43,16 +45,22 @@ class TokenizerSettings:
     """Additional known words that the data may not contain (`words`), such as those of a principle."""
 
 
-def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTrainedTokenizerFast:
+def train_tokenizer(
+    texts: Iterable[str], settings: TokenizerSettings, image_tokens: int = 0
+) -> PreTrainedTokenizerFast:
     """Fit a tokenizer to `texts`, which are iterated once; the same texts in any order give the same tokenizer.
 
     A text that happens to contain the name of a special token never becomes that token: it cannot end a completion.
+    References to images are left out.
+
+    Args:
+        image_tokens: tokens of an image; 0: the policy reads no images.
 
     Raises:
         UserError: all `texts` are blank, or the vocabulary is too small for the words, or for the 256 bytes.
     """
-    specials = [PAD, END, UNKNOWN]
-    texts = _begun(iter(texts))
+    specials = [PAD, END, UNKNOWN, *(SPECIALS if image_tokens else ())]
+    texts = _begun(map(without_images, texts))
     if settings.kind == "words":
         counts = Counter(word for text in texts for word in text.split() if word not in specials)
         counts.update(dict.fromkeys((word for text in settings.words for word in text.split()), 0))
@@ -64,7 +72,8 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
         words = sorted(counts, key=lambda word: (-counts[word], word))
         vocabulary = {token: index for index, token in enumerate(specials + words)}
         tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(name, UNKNOWN) for name in (PAD, END)])
+        replaced = [name for name in specials if name != UNKNOWN]
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(name, UNKNOWN) for name in replaced])
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
         least = len(specials) + len(pre_tokenizers.ByteLevel.alphabet())
@@ -85,14 +94,19 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
         tokenizer.train_from_iterator(texts, trainer)
     from transformers import PreTrainedTokenizerFast
 
-    return PreTrainedTokenizerFast(
+    fitted = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
         unk_token=UNKNOWN,
         clean_up_tokenization_spaces=False,
-        split_special_tokens=True,
+        # the processor of images writes their tokens by name; `encoded` splits the names in a text nevertheless
+        split_special_tokens=not image_tokens,
+        additional_special_tokens=list(SPECIALS) if image_tokens else None,
     )
+    if image_tokens:
+        give_image_tokens(fitted, image_tokens)
+    return fitted
 
 
 def _begun(texts: Iterator[str]) -> Iterator[str]:
@@ -114,10 +128,7 @@ def count_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> li
 
     A completion ends with one additional token and begins with none of these.
     """
-    if not texts:
-        return []
-    encoded = tokenizer(list(texts))["input_ids"]
-    return [len(ids) for ids in encoded]
+    return [len(ids) for ids in encoded(tokenizer, texts, special_tokens=True)]
 
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:

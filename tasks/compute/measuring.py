@@ -15,6 +15,7 @@ from models.base.sections import of
 from models.engines.engine import Engine, EngineSettings, Sampling, has_vllm
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.hallucination import HallucinationSettings, with_claims
+from models.evaluation.other_images import ShownImages, with_images_shown
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.wrapped import Wrapping, wrapped_problems
 from models.method.attempt import Grade, Verify
@@ -46,6 +47,7 @@ class EvaluationSections(LengthSections, ScorerSections):
     evaluation_seed: int = of("evaluation.seed")
     samples: int = of("evaluation.samples")
     wrap: Wrapping | None = of("evaluation.wrap")
+    images: ShownImages = of("evaluation.images")
     hallucination: HallucinationSettings | None = of("gate.hallucination")
     episodes: EpisodeSettings | None = of("rollouts.episodes")
     verifier: Reward | None
@@ -63,11 +65,14 @@ class EvaluationSections(LengthSections, ScorerSections):
 
 
 def as_measured(problems: list[Problem], recipe: EvaluationSections, codec: Codec) -> list[Problem]:
-    """Return the problems with the prompts that the policy reads, which `evaluation.wrap` may rewrite, [problems].
+    """Return the problems with the prompts that the policy reads, [problems].
+
+    `evaluation.wrap` may rewrite them, and `evaluation.images` may show other pictures.
 
     Raises:
-        UserError: a rewritten prompt has no room.
+        UserError: a rewritten prompt has no room, or the prompts have no pictures to replace.
     """
+    problems = with_images_shown(problems, codec, recipe.images)
     if recipe.wrap is None:
         return problems
     completion = recipe.longest_measured or recipe.longest_drawn

@@ -5,7 +5,7 @@ written under one folder:
 
     data_docs/index.html    the report, one page: every file, every expectation, failing values
     quarantine.parquet      the rows that failed, with the reason
-    clean/                  the rest, under the same names; only if few enough failed, and then complete
+    clean/                  the rest, under the same names, with the images; only if few enough failed, and complete
 
 Files are read in pieces, three times: to compare rows, to check them and to write them. Of each row, only hashes and
 places of failures are kept. A validation that was killed continues after its last piece.
@@ -29,6 +29,7 @@ from models.base.atomic_write import replace_file, replace_folder
 from models.base.errors import UserError
 from models.base.package_files import PROJECT
 from models.datasets import quarantine
+from models.datasets.image_table import copy_images
 from models.datasets.prepare import notes_of
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
 from models.datasets.repeated_problems import PROBLEM_COLUMNS, first_of_repeated
@@ -233,9 +234,7 @@ def sources_of(folder: Path) -> list[SplitFile]:
     if faults:
         raise UserError(*faults)
     if not sources:
-        raise UserError(
-            f"{folder}: no prepared data: files are named KIND_SPLIT.parquet, such as problems_train.parquet"
-        )
+        raise UserError(f"{folder}: no prepared data: files have names such as problems_train.parquet")
     return sources
 
 
@@ -395,6 +394,7 @@ def _write_clean(folder: Path, sources: Sequence[SplitFile], failures: Mapping[s
             with row_groups(partial / source.name, source.schema) as groups:
                 for start, table in source.pieces():
                     groups.add(table.filter(pa.array(sound[start : start + table.num_rows])).cast(source.schema))
+        copy_images(folder, partial)
         if (folder / MANIFEST).is_file():
             manifest = read_manifest(folder) | {"rows": left}
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

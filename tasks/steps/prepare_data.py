@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.base.images import IMAGES
 from models.datasets.prepare import notes_of
 from models.datasets.schema import read_manifest
 from tasks.data import dvc_remote, versions
@@ -98,7 +99,7 @@ def log_data(run_id: str, version: versions.DataVersion, role: str = "", held_ou
         file = Path(path)
         if file.suffix == ".parquet":
             name = f"{version.name}/{file.stem}"
-            context = role or ROLE[file.stem.rpartition("_")[2]]
+            context = role or (whole_context if file.name == IMAGES else ROLE[file.stem.rpartition("_")[2]])
             records.log_dataset(run_id, name, md5, path, context, rows=rows.get(file.name), revision=version.revision)
     records.log_dataset(
         run_id,

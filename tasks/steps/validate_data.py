@@ -9,6 +9,7 @@ from prefect import task
 
 from models.answers.answer_check import AnswerCheck
 from models.answers.answers import extract_answer
+from models.base.images import open_images
 from models.base.sections import Sections, of
 from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.validation import ValidationSettings
@@ -62,6 +63,7 @@ def validate_data(
         log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
         form = PromptForm.of(recipe.policy.system, recipe.data_template)
+        open_images(version.folder)
         tokens, prompts = token_counters((trained_on or version).folder, recipe.policy, form)
         done = 0
         try:
@@ -116,7 +118,7 @@ def token_counters(
 
         tokenizer = open_tokenizer(policy.base, trust_remote_code=policy.trust_remote_code)
     else:
-        tokenizer = fitted_tokenizer(folder, policy.tokenizer)
+        tokenizer = fitted_tokenizer(folder, policy.tokenizer, policy.image_tokens)
 
     def of_texts(texts: Sequence[str]) -> list[int]:
         return count_tokens(tokenizer, texts)

@@ -105,7 +105,7 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
     """Return the model before any fine-tuning and its tokenizer: the base without adapters, or a new model."""
     if (base := policy.named_base) is not None:
         return open_policy(base, trust_remote_code=policy.trust_remote_code)
-    trained = fitted_tokenizer(data, policy.tokenizer)
+    trained = fitted_tokenizer(data, policy.tokenizer, policy.size.image_tokens)
     return new_policy(policy.size, trained, seed), trained
 
 
@@ -130,7 +130,7 @@ def _fine_tune(
     run_id: str,
 ) -> tuple[PreTrainedModel, dict[str, float]]:
     """Fine-tune the model; return it with its metrics."""
-    longest = int(model.config.max_position_embeddings)
+    longest = int(model.config.get_text_config().max_position_embeddings)
     parts = (recipe.role, recipe.verifier, recipe.adviser, recipe.teaches)
     train = demonstrations(data, codec, "train", longest, settings, *parts)
     if not len(train):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from models.engines.engine import Sampling, has_vllm
@@ -59,17 +60,17 @@ def tiny_policy(
             if parameter.ndim >= 2:
                 parameter.mul_(spread)
     if dtype == torch.float64:
-        _keep_float64_in_norms(model)
+        keep_float64_in_norms(model)
     return placed(model).eval()
 
 
-def _keep_float64_in_norms(model: nn.Module) -> None:
+def keep_float64_in_norms(model: nn.Module) -> None:
     """Replace the norms of transformers, which round to float32 and would limit the precision of tests in float64."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, Qwen3RMSNorm):
+            if isinstance(child, Qwen3RMSNorm | LlamaRMSNorm):
                 norm = nn.RMSNorm(child.weight.shape[0], eps=child.variance_epsilon, dtype=torch.float64)
-                norm.weight.data.copy_(child.weight.data)
+                norm.to(child.weight.device).weight.data.copy_(child.weight.data)
                 setattr(module, name, norm)
 
 

@@ -60,7 +60,9 @@ class GraphPrompts(Environment):
         known = hidden(problem, HiddenGraph, self.name)
         nodes = len(known.kinds)
         if any(not 0 <= node < nodes for edge in known.edges for node in edge):
-            raise UserError(f"problem {problem.id}: an edge names a node that the graph does not have (0 to {nodes - 1})")
+            raise UserError(
+                f"problem {problem.id}: an edge names a node that the graph does not have (0 to {nodes - 1})"
+            )
         count = comb(nodes * len(PROMPTS) + self.prompts - 1, self.prompts)
         if count > MOST_CHOICES:
             raise UserError(

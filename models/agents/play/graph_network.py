@@ -58,7 +58,8 @@ class KindGraph:
         for one, other in self.edges:
             matrix[one, other] = matrix[other, one] = 1.0
         root = 1.0 / np.sqrt(matrix.sum(1))
-        return root[:, None] * matrix * root
+        normalised: Array = root[:, None] * matrix * root
+        return normalised
 
 
 def random_graph(random: np.random.Generator, nodes: int, kinds: str) -> KindGraph:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from models.evaluation.gate.changes import Change, share_change
+from models.evaluation.gate.changes import Change, mean_change, share_change
 from models.evaluation.measured import Values
 
 State = Literal["passed", "failed", "not_applicable"]
@@ -96,6 +96,20 @@ def share_kept(
     return bounded(
         name, arrays, lambda: share_change(left, right, confidence, -1), -margin, -1, confidence, baseline_name
     )
+
+
+def blind_control(name: str, seen: Values, blind: Values, confidence: float, baseline_name: str) -> GateCheck:
+    """Check that a candidate gains more with the pictures of its problems than with others.
+
+    Args:
+        name: name of the check.
+        seen: gain on each problem with its own picture, [prompts].
+        blind: gain on the same problem with another picture, [prompts].
+        confidence: confidence of the bound, one-sided.
+        baseline_name: description of the model that the gains are over.
+    """
+    arrays = {"gains with the own pictures": seen, "gains with other pictures": blind}
+    return bounded(name, arrays, lambda: mean_change(seen, blind), 0.0, -1, confidence, baseline_name)
 
 
 def without_left_out(left: Values, right: Values) -> tuple[Values, Values]:

@@ -195,9 +195,9 @@ def judge(
     for name, key in ((settings.metric, "metric"), *((name, "capabilities") for name in settings.capabilities)):
         if not defined_on(new, name).any():
             raise UserError(f"gate.{key}: {name} is defined on none of the {len(new)} prompts")
-    held_out_results = held_out_checks(
-        settings.held_out, held_out or {}, settings.confidence, anchored=not isinstance(anchor, str)
-    )
+    anchored = not isinstance(anchor, str)
+    own = HeldOutAnswers(candidate, baseline, None if isinstance(anchor, str) else anchor)
+    held_out_results = held_out_checks(settings.held_out, held_out or {}, settings.confidence, anchored, own)
     measurements = (settings.measure(new), settings.measure(old))
     return judge_measurements(
         *measurements,

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.datasets.settings import DataSettings, Paths
-from models.evaluation.gate.checks import GateCheck, share_kept
+from models.evaluation.gate.checks import GateCheck, blind_control, share_kept
 from models.evaluation.metrics import UNBOUNDED, defined_on, known_metric, prompt_values, samples_needed
+from models.evaluation.other_images import ShownImages
 from models.evaluation.records import PromptRecord, aligned
 from models.evaluation.wrapped import Wrapping
 
@@ -47,8 +48,11 @@ class HeldOutSettings(BaseModel):
     wrap: Wrapping | None = None
     """Rewriting of the prompts as code; null: the prompts of the rows. With it, a set may have the rows of the recipe's
     own data."""
+    images: ShownImages = "own"
+    """Pictures that the prompts show. another and blank make the set a blind control on the gate's own problems and
+    number of samples: the candidate's gain with their pictures must exceed its gain with these, by an interval."""
     margin: float = Field(default=0.05, ge=0.0)
-    """Largest allowed fall of the metric."""
+    """Largest allowed fall of the metric; not used by a blind control."""
 
     @model_validator(mode="after")
     def _has_files_or_none(self) -> HeldOutSettings:
@@ -58,6 +62,8 @@ class HeldOutSettings(BaseModel):
             raise ValueError("format, columns, limit: only with a path; without one the set is built in")
         if self.path is not None and self.built_in is not None:
             raise ValueError("built_in: a set with a path has rows of its own; leave one of them out")
+        if self.is_control and (self.path is not None or self.built_in is not None):
+            raise ValueError(f"images: {self.images} is a control on the gate's problems; leave path and built_in out")
         return self
 
     @model_validator(mode="after")
@@ -71,6 +77,11 @@ class HeldOutSettings(BaseModel):
         if samples_needed(self.metric) > self.samples:
             raise ValueError(f"samples is {self.samples}, but {self.metric} needs {samples_needed(self.metric)}")
         return self
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the set is a blind control."""
+        return self.images != "own"
 
     def data(self, name: str) -> DataSettings:
         """Return the `data:` section of the data set `name`; all rows of files belong to the gate split."""
@@ -103,6 +114,7 @@ def held_out_checks(
     answers: Mapping[str, HeldOutAnswers],
     confidence: float,
     anchored: bool,
+    own: HeldOutAnswers | None = None,
 ) -> tuple[list[GateCheck], list[GateCheck]]:
     """Return the guards of the held-out sets, against the baseline and against the anchor.
 
@@ -111,31 +123,39 @@ def held_out_checks(
         answers: name -> evaluations; a set without them fails.
         confidence: confidence of the bounds, one-sided.
         anchored: whether there is an anchor in addition to the baseline, so that each set needs its evaluation as well.
+        own: evaluations on the gate's problems, which a blind control is compared with.
 
     Raises:
         UserError: two policies were not measured on the same prompts, or a metric is defined on none of them.
     """
+    own = own or HeldOutAnswers((), ())
     against_baseline, against_anchor = [], []
     for name, settings in sets.items():
         evaluations, title = answers.get(name), f"held_out_{name}"
         baseline, anchor = (None, None) if evaluations is None else (evaluations.baseline, evaluations.anchor)
-        against_baseline.append(_metric_check(title, name, settings, evaluations, baseline, confidence, "baseline"))
+        against_baseline.append(
+            _check(title, name, settings, evaluations, baseline, own.candidate, own.baseline, confidence, "baseline")
+        )
         if anchored:
+            title = f"{title}_anchor"
             against_anchor.append(
-                _metric_check(f"{title}_anchor", name, settings, evaluations, anchor, confidence, "anchor")
+                _check(title, name, settings, evaluations, anchor, own.candidate, own.anchor, confidence, "anchor")
             )
     return against_baseline, against_anchor
 
 
-def _metric_check(
+def _check(
     title: str,
     name: str,
     settings: HeldOutSettings,
     evaluations: HeldOutAnswers | None,
     other: Sequence[PromptRecord] | None,
+    own: Sequence[PromptRecord],
+    own_other: Sequence[PromptRecord] | None,
     confidence: float,
     other_name: str,
 ) -> GateCheck:
+    """Check one set against one other policy; `own` and `own_other` are the evaluations on the gate's problems."""
     if evaluations is None or not evaluations.candidate or not other:
         missing = f"the {other_name}" if evaluations is not None and evaluations.candidate else "the candidate"
         return GateCheck(title, "failed", math.nan, -settings.margin, f"{missing} was not measured on {name}")
@@ -144,4 +164,11 @@ def _metric_check(
         raise UserError(f"gate.held_out.{name}.metric: {settings.metric} is defined on none of the {len(new)} prompts")
     left, right = prompt_values(new, settings.metric), prompt_values(old, settings.metric)
     what = f"{settings.metric} on {name}"
+    if settings.is_control:
+        seen = {record.id: record for record in own}, {record.id: record for record in own_other or ()}
+        missing_ids = [record.id for record in new if not all(record.id in side for side in seen)]
+        if missing_ids:
+            raise UserError(f"gate.held_out.{name}: problem {missing_ids[0]} is not among those of the gate")
+        looked = [prompt_values([side[record.id] for record in new], settings.metric) for side in seen]
+        return blind_control(title, looked[0] - looked[1], left - right, confidence, f"the {other_name}")
     return share_kept(title, what, left, right, settings.margin, confidence, f"the {other_name}")

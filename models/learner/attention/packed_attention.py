@@ -207,18 +207,24 @@ def register_packed_attention(*, compiled: bool = False) -> None:
         AttentionInterface.register(NAME, compiled_attention)
 
 
-def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | RowAttention) -> Tensor:
+def read_packed(
+    backbone: PreTrainedModel,
+    ids: Tensor,
+    positions: Tensor,
+    layout: Layout | RowAttention,
+    embeddings: Tensor | None = None,
+) -> Tensor:
     """Compute the hidden states of a packed row, [tokens, hidden].
 
     Args:
         backbone: a decoder without its output projection, which `use_packed_attention` has been called on.
         ids, positions: [tokens].
+        embeddings: vectors that the decoder reads instead of the embeddings of `ids`, [tokens, hidden].
     """
     # A mask of four dimensions is passed through unread: without one, transformers would build tokens x tokens.
     unread = torch.empty(1, 1, 1, 1, device=ids.device)
     packed = tables_of(layout, ids.device) if isinstance(layout, Layout) else layout
-    output = backbone(
-        input_ids=ids[None], position_ids=positions[None], attention_mask=unread, use_cache=False, packed=packed
-    )
+    read: dict[str, Tensor] = {"input_ids": ids[None]} if embeddings is None else {"inputs_embeds": embeddings[None]}
+    output = backbone(**read, position_ids=positions[None], attention_mask=unread, use_cache=False, packed=packed)
     hidden: Tensor = output.last_hidden_state
     return hidden[0]

@@ -51,7 +51,10 @@ def reference_loss(graph: KindGraph, label: int, features: list[list[float]]) ->
             for node in nodes
         ]
         hidden = [
-            [max(0.0, sum(row[i] * weights[i, unit] for i in range(len(row))) + offset[unit]) for unit in range(len(offset))]
+            [
+                max(0.0, sum(row[i] * weights[i, unit] for i in range(len(row))) + offset[unit])
+                for unit in range(len(offset))
+            ]
             for row in mixed
         ]
     mean = [sum(row[unit] for row in hidden) / len(hidden) for unit in range(len(hidden[0]))]

@@ -206,3 +206,43 @@ def test_a_built_in_held_out_set_is_read_by_its_own_stage() -> None:
     recipe = load_recipe("arithmetic", ["gate.held_out={unseen_pairs: {problems: 50}}"])
     held_out = held_out_recipes(recipe)["unseen_pairs"]
     assert held_out.data.built_in and held_out.data.name == "unseen_pairs" and held_out.gate.problems == 50
+
+
+CONTROL = HeldOutSettings(images="another")
+
+
+def control(new: list[float], old: list[float], new_blind: list[float], old_blind: list[float]) -> tuple[str, float]:
+    own = HeldOutAnswers(answers(new), answers(old))
+    shown = HeldOutAnswers(answers(new_blind), answers(old_blind))
+    ((check,), _) = held_out_checks({"control": CONTROL}, {"control": shown}, 0.95, False, own)
+    return check.state, check.value
+
+
+def test_a_blind_control_passes_a_gain_with_the_own_pictures_and_refuses_one_without_looking() -> None:
+    low, high = [0.5, 0.0] * 100, [1.0, 0.5] * 100
+    state, bound = control(high, low, low, low)
+    assert state == "passed" and bound == pytest.approx(0.5)
+    assert control(high, low, high, low)[0] == "passed"  # equal gains: no difference at all, which `better` decides
+    guessing = [1.0, 0.5] * 80 + [0.5, 0.0] * 20
+    assert control(guessing, low, high, low)[0] == "failed"
+
+
+def test_the_bound_of_a_blind_control_is_that_of_the_paired_difference_of_gains() -> None:
+    rng = np.random.default_rng(1)
+    sides = [list(rng.choice([0.0, 0.5, 1.0], 150)) for _ in range(4)]
+    new, old, new_blind, old_blind = map(np.array, sides)
+    differences = (new - old) - (new_blind - old_blind)
+    z = NormalDist().inv_cdf(0.95)
+    expected = mean(differences) - z * stdev(differences) / math.sqrt(150)
+    assert control(*sides)[1] == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_blind_control_has_the_data_of_the_recipe_and_the_problems_of_the_gate() -> None:
+    with pytest.raises(ValidationError, match="another is a control on the gate's problems; leave path and built_in"):
+        HeldOutSettings(images="another", built_in="scenes")
+    with pytest.raises(UserError, match="problem p0 is not among those of the gate"):
+        held_out_checks({"c": CONTROL}, {"c": HeldOutAnswers(GOOD, GOOD)}, 0.95, False)
+    recipe = load_recipe("images/scenes")
+    control_recipe = held_out_recipes(recipe)["another_picture"]
+    assert control_recipe.data == recipe.data and control_recipe.evaluation.images == "another"
+    assert control_recipe.gate.problems == recipe.gate.problems

@@ -1,0 +1,69 @@
+"""Decoding of images: a file becomes a picture of 8-bit RGB values, or is refused by an error of one line."""
+
+from __future__ import annotations
+
+import warnings
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from models.base.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG")
+MOST_PIXELS = 1 << 24
+"""Largest number of pixels of an image, 16 million: a small file can contain a picture that fills the memory."""
+
+_TOO_MANY = f"at most {MOST_PIXELS:,} are read, scale it down"
+
+
+def decoded(content: bytes, place: str, size: int | None = None) -> Image:
+    """Decode an image to RGB: turned as its EXIF data state, over white where it is transparent, 8 bits a channel.
+
+    Args:
+        content: bytes of a PNG or JPEG file.
+        place: name of the image, for the error message.
+        size: width and height that it is scaled to; None: it keeps its own.
+
+    Raises:
+        UserError: it is not a PNG or JPEG file, or it is broken, animated, or has too many pixels.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
+            opened = Image.open(BytesIO(content), formats=FORMATS)
+        width, height = opened.size
+        if width * height > MOST_PIXELS:
+            raise UserError(f"{place}: {width} x {height} pixels; {_TOO_MANY}")
+        if (frames := int(getattr(opened, "n_frames", 1))) > 1:
+            raise UserError(f"{place}: animated, with {frames} frames; give one picture for each")
+        opened.load()
+        picture = ImageOps.exif_transpose(opened)
+    except UnidentifiedImageError:
+        raise UserError(f"{place}: not a PNG or JPEG file") from None
+    except Image.DecompressionBombError:
+        raise UserError(f"{place}: too many pixels; {_TOO_MANY}") from None
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise UserError(f"{place}: cannot be decoded ({error})") from None
+    picture = _in_colours(picture)
+    return (
+        picture
+        if size is None or picture.size == (size, size)
+        else picture.resize((size, size), Image.Resampling.LANCZOS)
+    )
+
+
+def _in_colours(picture: Image) -> Image:
+    """Return the picture as 8-bit RGB, over white where it is transparent."""
+    from PIL import Image
+
+    if picture.mode.startswith("I") or picture.mode == "F":  # 16 bits a channel: the upper 8 are kept
+        picture = picture.point(lambda value: value / 256).convert("L")
+    if "A" in picture.getbands() or "transparency" in picture.info:
+        whole = picture.convert("RGBA")
+        white = Image.new("RGBA", whole.size, "white")
+        return Image.alpha_composite(white, whole).convert("RGB")
+    return picture.convert("RGB")

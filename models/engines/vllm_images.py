@@ -1,0 +1,57 @@
+"""Prompts with images for vLLM, which writes the tokens of an image itself and reads its pixels.
+
+Among our token ids an image is numbers below zero, with the tokens that its model expects around them. vLLM takes one
+token for all of these, and the picture.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.base.images import content_of, spans_of
+from models.base.pictures import decoded
+from models.text.image_tokens import ImageTokens, image_tokens_of
+from models.text.tokenizer import load_tokenizer
+
+MOST_IMAGES = 8
+"""Largest number of images of a prompt."""
+
+
+@dataclass(frozen=True)
+class ImagePrompts:
+    """The conversion of prompts for one policy."""
+
+    tokens: ImageTokens
+    """Tokens of an image."""
+
+    def without(self, ids: Sequence[int]) -> list[int]:
+        """Replace the ids of images by the token that represents one of them; the length stays."""
+        return [self.tokens.image if token < 0 else token for token in ids]
+
+    def prompt(self, ids: Sequence[int]) -> dict[str, Any]:
+        """Return a prompt as vLLM takes it."""
+        short: list[int] = []
+        pictures: list[Any] = []
+        names: list[str] = []
+        done = 0
+        for span in spans_of(ids):
+            short += [*ids[done : span.start - len(self.tokens.before)], self.tokens.image]
+            done = span.start + span.length + len(self.tokens.after)
+            pictures.append(decoded(content_of(span.name), f"image {span.name}"))
+            names.append(span.name)
+        prompt: dict[str, Any] = {"prompt_token_ids": [*short, *ids[done:]]}
+        if pictures:
+            prompt |= {"multi_modal_data": {"image": pictures}, "multi_modal_uuids": {"image": names}}
+        return prompt
+
+
+def image_prompts_of(folder: Path) -> ImagePrompts | None:
+    """Return the conversion for the policy in a model folder; None if it reads no images."""
+    if json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vision_config") is None:
+        return None
+    tokens = image_tokens_of(load_tokenizer(folder))
+    return None if tokens is None else ImagePrompts(tokens)
