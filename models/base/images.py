@@ -86,7 +86,11 @@ def open_images(folder: Path) -> None:
     Raises:
         UserError: the table of images cannot be read.
     """
-    file = folder / IMAGES
+    open_table(folder / IMAGES)
+
+
+def open_table(file: Path) -> None:
+    """Make the images of a table known to this process, if the file is there; raises the errors of `open_images`."""
     try:
         stat = file.stat()
     except OSError:
@@ -131,16 +135,20 @@ def write_images(file: Path, contents: Iterable[bytes]) -> None:
         pq.write_table(table, partial, compression="zstd")
 
 
+def known_content(name: str) -> bytes | None:
+    """Return the bytes of an image; None if this process does not know it."""
+    return _KNOWN.contents.get(name)
+
+
 def content_of(name: str) -> bytes:
     """Return the bytes of an image.
 
     Raises:
         UserError: no data set that was opened has the image.
     """
-    try:
-        return _KNOWN.contents[name]
-    except KeyError:
-        raise UserError(f"image {name}: no data set that was read has it in {IMAGES}") from None
+    if (content := known_content(name)) is None:
+        raise UserError(f"image {name}: no data set that was read has it in {IMAGES}")
+    return content
 
 
 def image_ids(name: str, count: int) -> tuple[int, ...]:

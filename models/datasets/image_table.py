@@ -9,28 +9,40 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from models.base.errors import UserError
-from models.base.images import IMAGES, content_of, images_in, open_images, write_images
+from models.base.images import IMAGES, content_of, images_in, known_content, open_table, write_images
 from models.base.pictures import decoded
 from models.datasets.schema import PIECE_ROWS
 
 
-def carried_images(sources: Iterable[Path], folder: Path) -> int:
+def images_of_shard(shard: Path) -> Path:
+    """Return the file for the images that the rows of a shard refer to."""
+    return shard.with_suffix(".images.parquet")
+
+
+def write_shard_images(shard: Path, prompts: Iterable[str]) -> None:
+    """Write the images that prompts refer to and this process knows, next to a shard; nothing if there are none."""
+    names = {name for prompt in prompts for name in images_in(prompt)}
+    if contents := [content for name in sorted(names) if (content := known_content(name)) is not None]:
+        write_images(images_of_shard(shard), contents)
+
+
+def carried_images(tables: Iterable[Path], folder: Path) -> int:
     """Write the images that the rows of a folder refer to, next to the rows. Returns their number.
 
-    Without a table of images in the sources, references are text like any other, and nothing is written.
+    Without any table of images, references are text like any other, and nothing is written.
 
     Args:
-        sources: folders that may have a table of images.
+        tables: files that may have images.
         folder: folder with the rows, whose files are complete.
 
     Raises:
         UserError: a row refers to an image that no source has, or an image cannot be decoded; the message names it.
     """
-    tables = [source for source in sources if (source / IMAGES).is_file()]
-    if not tables:
+    existing = [table for table in tables if table.is_file()]
+    if not existing:
         return 0
-    for source in tables:
-        open_images(source)
+    for table in existing:
+        open_table(table)
     contents: dict[str, bytes] = {}
     for file in sorted(folder.glob("*.parquet")):
         for batch in pq.ParquetFile(file).iter_batches(PIECE_ROWS, columns=["id", "prompt"]):

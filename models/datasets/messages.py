@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.base.errors import UserError, listed
+from models.datasets.image_columns import IMAGE_COLUMNS, PLACEHOLDER, with_images
 from models.datasets.message_text import may_be_messages, parsed_messages
 from models.datasets.raw import RawRow
 
@@ -135,7 +136,7 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
             questions; a column or key holds text that would be lost.
     """
     if not TEXT_COLUMNS.isdisjoint(raw.values):
-        _refuse_lost(raw, raw.values, TEXT_COLUMNS, ignored, columns.values())
+        _refuse_lost(raw, raw.values, TEXT_COLUMNS, ignored, {*columns.values(), *IMAGE_COLUMNS})
     held = {
         name: messages
         for name, column in columns.items()
@@ -170,7 +171,9 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
             raise UserError(f"{raw.place}: the messages of chosen and rejected do not begin with the same prompt")
     if "prompt" in made.texts and (held or SYSTEM in columns):
         made.texts["prompt"], system = _agreed(raw, columns, held, made.texts["prompt"])
-        return replace(made, system=system)
+        made = replace(made, system=system)
+    if "prompt" in made.texts and any(column in raw.values for column in IMAGE_COLUMNS):
+        made.texts["prompt"] = with_images(raw, made.texts["prompt"], ignored)
     return made
 
 
@@ -184,7 +187,7 @@ def _agreed(
     """
     question, systems, begins = prompt, {}, ""
     if "prompt" in held:
-        question = _content(raw, columns["prompt"], _asked(held["prompt"])[-1])
+        question = _content(raw, columns["prompt"], _asked(held["prompt"])[-1], images=True)
     if (column := columns.get(SYSTEM)) and (text := raw.text(column)):
         systems[column] = text
     for name, messages in held.items():
@@ -193,7 +196,7 @@ def _agreed(
             continue
         column = columns[name]
         whole = _prompt(raw, column, asked)
-        own = _content(raw, column, asked[-1])
+        own = _content(raw, column, asked[-1], images=True)
         if question.strip() not in (own.strip(), whole.strip()):
             raise UserError(
                 f"{raw.place}: column '{column}' answers another question than column '{columns['prompt']}' asks"
@@ -250,7 +253,7 @@ def _prompt(raw: RawRow, column: str, messages: Sequence[Message]) -> str:
             f"{raw.place}: column '{column}' asks in the roles {listed(roles)}; "
             "a prompt is one user message, a system message before it at most"
         )
-    *before, question = (_content(raw, column, turn) for turn in messages)
+    *before, question = (_content(raw, column, turn, images=True) for turn in messages)
     return _with_system("".join(before), question)
 
 
@@ -268,14 +271,20 @@ def _answer(raw: RawRow, column: str, messages: Sequence[Message]) -> str:
     return _content(raw, column, messages[-1])
 
 
-def _content(raw: RawRow, column: str, message: Message) -> str:
+def _content(raw: RawRow, column: str, message: Message, *, images: bool = False) -> str:
     """Return the text of a message; parts of type text are joined.
+
+    Args:
+        images: whether a part of type image becomes the placeholder of an image, if the row has images.
 
     Raises:
         UserError: a part of the message is not text.
     """
     content = message["content"]
     if isinstance(content, list):
+        if images and any(raw.values.get(name) for name in IMAGE_COLUMNS):
+            is_image = [isinstance(part, Mapping) and part.get("type") == "image" for part in content]
+            content = [{"text": PLACEHOLDER} if image else part for part, image in zip(content, is_image, strict=True)]
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
         kinds = [part.get("type", "text") if isinstance(part, Mapping) else "" for part in content]
         if not all(isinstance(text, str) for text in texts) or not set(kinds) <= set(TEXT_PARTS):

@@ -37,9 +37,10 @@ import pyarrow.compute as pc
 from models.base.atomic_write import replace_folder, write_file
 from models.base.disk import needs_space
 from models.base.errors import UserError, listed
+from models.base.images import IMAGES
 from models.datasets.data_files import files_of
 from models.datasets.formats import SPLIT_IF_NAMED
-from models.datasets.image_table import carried_images
+from models.datasets.image_table import carried_images, images_of_shard
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.placing import Dropped, Flags, RowPlacement, SourceRows, place
 from models.datasets.recognition import with_known_format
@@ -264,7 +265,9 @@ def _write(
             "dropped": dropped.rows,
             "sources": {name: sha256_of(path) for name, path in named.items()},
         }
-        if images := carried_images(sorted({file.parent for file in named.values()}), partial):
+        tables = [folder / IMAGES for folder in sorted({file.parent for file in named.values()})]
+        tables += [images_of_shard(shard.file) for source in numbered for shard in source.shards]
+        if images := carried_images(tables, partial):
             manifest["images"] = images
         if dropped.alike:
             manifest["dropped_alike"] = dropped.alike

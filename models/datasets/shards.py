@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 from models.base.atomic_write import replace_file
 from models.base.errors import UserError
 from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, GivenSplit, columns_of, convert_rows, unrecognised
+from models.datasets.image_columns import IMAGE_COLUMNS
+from models.datasets.image_table import write_shard_images
 from models.datasets.normalise import normalise
 from models.datasets.placing import hashes_of
 from models.datasets.prompt_groups import batches_of
@@ -230,11 +232,13 @@ class _Convert:
             "recognised": any(record.recognised for record in records),
             "split_given": any(record.split for record in records),
             "unread": sorted(
-                (present - set(reading.columns.values())).union(*(record.unread for record in records)) - ignored
+                (present - {*reading.columns.values(), *IMAGE_COLUMNS}).union(*(record.unread for record in records))
+                - ignored
             ),
             "unused": sum(record.unused for record in records),
         }
         table = pa.table(arrays).replace_schema_metadata({FACTS: json.dumps(facts).encode()})
+        write_shard_images(file, prompts)
         packed = pa.ipc.IpcWriteOptions(compression="zstd")
         with replace_file(file) as beside, pa.ipc.new_file(str(beside), table.schema, options=packed) as writer:
             writer.write_table(table)

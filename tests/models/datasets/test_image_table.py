@@ -7,20 +7,22 @@ import pytest
 from PIL import Image
 
 from models.base.errors import UserError
-from models.base.images import IMAGES, images_in, read_images, reference_to, write_images
+from models.base.images import IMAGES, images_in, name_of, read_images, write_images
 from models.datasets.prepare import prepare
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
 from tests.support.tiny_vision import png
 
 PICTURES = [png(Image.new("RGB", (4, 4), (number, 0, 0))) for number in range(40)]
+UNKNOWN = [png(Image.new("RGB", (4, 4), (0, number, 7))) for number in range(40)]
+"""Pictures that no table of these tests has."""
 
 
 def write_problems(folder: Path, contents: list[bytes], images: list[bytes] | None) -> DataSettings:
     folder.mkdir()
     splits = ("train", "validation", "gate")
     rows = [
-        {"prompt": f"{reference_to(content)} how red", "answer": str(number), "split": splits[number % 3]}
+        {"prompt": f"<image:{name_of(content)}> how red", "answer": str(number), "split": splits[number % 3]}
         for number, content in enumerate(contents)
     ]
     (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -58,6 +60,6 @@ def test_an_image_that_cannot_be_decoded_is_one_line_with_the_row(tmp_path: Path
 
 
 def test_without_a_table_of_images_nothing_changes(tmp_path: Path) -> None:
-    settings = write_problems(tmp_path / "raw", PICTURES[:30], None)
+    settings = write_problems(tmp_path / "raw", UNKNOWN[:30], None)
     manifest = prepare(settings, tmp_path / "prepared")
     assert "images" not in manifest and not (tmp_path / "prepared" / IMAGES).exists()
