@@ -27,6 +27,9 @@ class ImagePrompts:
 
     tokens: ImageTokens
     """Tokens of an image."""
+    size: int
+    """Width and height that the vision tower reads. Pictures are scaled here as in the learner, because the processor
+    that vLLM calls pads pictures that are not square."""
 
     def without(self, ids: Sequence[int]) -> list[int]:
         """Replace the ids of images by the token that represents one of them; the length stays."""
@@ -41,7 +44,7 @@ class ImagePrompts:
         for span in spans_of(ids):
             short += [*ids[done : span.start - len(self.tokens.before)], self.tokens.image]
             done = span.start + span.length + len(self.tokens.after)
-            pictures.append(decoded(content_of(span.name), f"image {span.name}"))
+            pictures.append(decoded(content_of(span.name), f"image {span.name}", self.size))
             names.append(span.name)
         prompt: dict[str, Any] = {"prompt_token_ids": [*short, *ids[done:]]}
         if pictures:
@@ -51,7 +54,6 @@ class ImagePrompts:
 
 def image_prompts_of(folder: Path) -> ImagePrompts | None:
     """Return the conversion for the policy in a model folder; None if it reads no images."""
-    if json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vision_config") is None:
-        return None
-    tokens = image_tokens_of(load_tokenizer(folder))
-    return None if tokens is None else ImagePrompts(tokens)
+    vision = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vision_config")
+    tokens = None if vision is None else image_tokens_of(load_tokenizer(folder))
+    return None if tokens is None else ImagePrompts(tokens, int(vision["image_size"]))

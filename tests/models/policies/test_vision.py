@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from models.base.errors import UserError
+from models.base.images import reference_to
 from models.engines.engine import EngineSettings, Sampling
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
@@ -14,7 +16,7 @@ from models.policies.folder import save_model_folder
 from models.policies.vision import VisionSettings
 from models.text.encoding import Codec
 from tests.support.tiny_models import NO_VLLM
-from tests.support.tiny_vision import rows_about_scenes, sequences_of, tiny_vision_policy
+from tests.support.tiny_vision import png, rows_about_scenes, sequences_of, tiny_vision_policy
 
 ROWS = rows_about_scenes(pictures=4, each=4)
 
@@ -62,7 +64,8 @@ def test_vllm_gives_the_learners_log_probs_before_and_after_new_weights(tmp_path
     model, codec = tiny_vision_policy(torch.float32)
     save_model_folder(model, codec.tokenizer, tmp_path / "policy")
     engine = VllmEngine(tmp_path / "policy", EngineSettings(), longest=32, end=codec.ends, seed=0, dtype=torch.float32)
-    prompts = codec.prompts([text for text, _ in ROWS])
+    wide = reference_to(png(Image.new("RGB", (40, 20), "blue")))
+    prompts = codec.prompts([*(text for text, _ in ROWS), f"{wide} how many shapes"])
 
     def compare() -> None:
         made = engine.generate(prompts, Sampling(max_tokens=3, samples=3), 0)
