@@ -29,23 +29,14 @@ def decoded(content: bytes, place: str, size: int | None = None) -> Image:
     Raises:
         UserError: it is not a PNG or JPEG file, or it is broken, animated, or has too many pixels.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, ImageOps
 
+    opened = _opened(content, place)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
-            opened = Image.open(BytesIO(content), formats=FORMATS)
-        width, height = opened.size
-        if width * height > MOST_PIXELS:
-            raise UserError(f"{place}: {width} x {height} pixels; {_TOO_MANY}")
         if (frames := int(getattr(opened, "n_frames", 1))) > 1:
             raise UserError(f"{place}: animated, with {frames} frames; give one picture for each")
         opened.load()
         picture = ImageOps.exif_transpose(opened)
-    except UnidentifiedImageError:
-        raise UserError(f"{place}: not a PNG or JPEG file") from None
-    except Image.DecompressionBombError:
-        raise UserError(f"{place}: too many pixels; {_TOO_MANY}") from None
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise UserError(f"{place}: cannot be decoded ({error})") from None
     picture = _in_colours(picture)
@@ -54,6 +45,39 @@ def decoded(content: bytes, place: str, size: int | None = None) -> Image:
         if size is None or picture.size == (size, size)
         else picture.resize((size, size), Image.Resampling.LANCZOS)
     )
+
+
+def size_of(content: bytes, place: str) -> tuple[int, int]:
+    """Return width and height of an image as its file states them, without decoding it.
+
+    Args:
+        content: bytes of a PNG or JPEG file.
+        place: name of the image, for the error message.
+
+    Raises:
+        UserError: it is not a PNG or JPEG file, or has too many pixels.
+    """
+    return _opened(content, place).size
+
+
+def _opened(content: bytes, place: str) -> Image:
+    """Open an image without decoding it; see `size_of`."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
+            opened: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
+    except UnidentifiedImageError:
+        raise UserError(f"{place}: not a PNG or JPEG file") from None
+    except Image.DecompressionBombError:
+        raise UserError(f"{place}: too many pixels; {_TOO_MANY}") from None
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise UserError(f"{place}: cannot be decoded ({error})") from None
+    width, height = opened.size
+    if width * height > MOST_PIXELS:
+        raise UserError(f"{place}: {width} x {height} pixels; {_TOO_MANY}")
+    return opened
 
 
 def _in_colours(picture: Image) -> Image:

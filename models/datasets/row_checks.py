@@ -15,6 +15,8 @@ Great Expectations then checks these columns, in addition to the raw ones, with 
     prompt_not_held_out     no split that is held out further has the prompt (train: validation, gate;
                             validation: gate)
     prompt_shares_no_ngram  nor any n-gram of it                              (settings.ngram > 0)
+    image_count             number of images of the prompt                     (only if the data set has images)
+    image_edge              its smallest width or height, in pixels; without an image as large as any
     level_share flaw_share  share of the rows with this row's label among those with one (only if labels are known)
 
 A column that has no meaning for a file is left out, and so are its checks. A null in a text column counts as "" here:
@@ -31,6 +33,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from models.base.images import content_of, images_in
+from models.base.pictures import MOST_PIXELS, size_of
 from models.datasets.hashes import NOTHING, Hashes, hashes_of, repeated, within
 from models.datasets.normalise import ngrams, normalise
 from models.datasets.repeated_problems import is_first
@@ -48,6 +52,8 @@ COMPUTED = {
     "chosen_is_longer": "chosen",
     "prompt_not_held_out": "prompt",
     "prompt_shares_no_ngram": "prompt",
+    "image_count": "prompt",
+    "image_edge": "prompt",
     "level_share": "level",
     "flaw_share": "flaw",
 }
@@ -84,6 +90,8 @@ class Facts:
     """Column of labels -> label -> number of rows with it. Unknown labels ("" and 0) are not counted."""
     first_of_repeated: Mapping[int, str] | None = None
     """See `models.datasets.repeated_problems`; None if problems may be repeated."""
+    has_images: bool = False
+    """Whether prompts may refer to images."""
 
 
 def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Neighbours:
@@ -120,8 +128,12 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
     )
 
 
-def facts_of(frames: Iterable[pd.DataFrame]) -> Facts:
-    """Collect the facts of a file from its rows in pieces; the columns `answer`, `level` and `flaw` are read."""
+def facts_of(frames: Iterable[pd.DataFrame], *, has_images: bool = False) -> Facts:
+    """Collect the facts of a file from its rows in pieces; the columns `answer`, `level` and `flaw` are read.
+
+    Args:
+        has_images: whether prompts may refer to images.
+    """
     has_answers = False
     labels: dict[str, Counter[Any]] = {}
     for frame in frames:
@@ -130,7 +142,7 @@ def facts_of(frames: Iterable[pd.DataFrame]) -> Facts:
             if name in frame:
                 known = frame[name][_is_label(frame[name])]
                 labels.setdefault(name, Counter()).update(known.value_counts().to_dict())
-    return Facts(has_answers, labels)
+    return Facts(has_answers, labels, has_images=has_images)
 
 
 def computed_columns(
@@ -174,6 +186,8 @@ def computed_columns(
         chosen, rejected = _texts(frame, "chosen"), _texts(frame, "rejected")
         columns["chosen_differs"] = (chosen.str.strip() != rejected.str.strip()) | (chosen.str.strip() == "")
         columns["chosen_is_longer"] = (np.sign(chosen.str.len() - rejected.str.len()) + 1) / 2
+    if facts.has_images:
+        columns |= _images(frame)
     if split != "gate":
         columns |= _leakage(frame, neighbours, split)
     for name, counts in facts.labels.items():
@@ -220,6 +234,15 @@ def _answers(frame: pd.DataFrame, parse_answer: ParseAnswer) -> dict[str, pd.Ser
         stated = {text: not text.strip() or parse_answer(text) is not None for text in completions.unique()}
         columns["completion_answers"] = completions.map(stated) | answers.eq("")
     return columns
+
+
+def _images(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Measure the images that the prompts refer to."""
+    named = _texts(frame, "prompt").map(images_in)
+    distinct = sorted({name for names in named for name in names})
+    edges = {name: min(size_of(content_of(name), f"image {name}")) for name in distinct}
+    smallest = [min((edges[name] for name in names), default=MOST_PIXELS) for names in named]
+    return {"image_count": named.map(len), "image_edge": pd.Series(smallest, index=frame.index)}
 
 
 def _further(split: str, of: Mapping[str, Sequence[Hashes]]) -> Hashes:

@@ -23,6 +23,10 @@ class ValidationSettings(BaseModel):
     """Longest text of one column, in characters."""
     max_tokens: int = Field(4096, ge=1)
     """Longest sequence of a row, in tokens: the prompt, with its longest completion if it has one."""
+    max_images: int = Field(8, ge=0)
+    """Largest number of images of a prompt."""
+    min_image_edge: int = Field(4, ge=1)
+    """Smallest width and height of an image, in pixels."""
     min_label_share: float = Field(0.01, ge=0.0, le=1.0)
     """Share of a known level or kind of flaw in its file below which there is a warning."""
     max_label_share: float = Field(0.98, ge=0.0, le=1.0)

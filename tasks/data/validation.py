@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from models.base.atomic_write import replace_file, replace_folder
 from models.base.errors import UserError
+from models.base.images import open_images
 from models.base.package_files import PROJECT
 from models.datasets import quarantine
 from models.datasets.image_table import copy_images
@@ -36,70 +36,23 @@ from models.datasets.repeated_problems import PROBLEM_COLUMNS, first_of_repeated
 from models.datasets.row_checks import CheckAnswers, CountTokens, Facts, ParseAnswer, computed_columns, facts_of
 from models.datasets.row_checks import neighbours_of as neighbours_among
 from models.datasets.row_groups import row_groups
-from models.datasets.schema import (
-    COLUMNS,
-    MANIFEST,
-    SYSTEM,
-    Kind,
-    Split,
-    arrow_schema,
-    available,
-    file_name,
-    open_parquet,
-    read_manifest,
-    unreadable_parquet,
-)
+from models.datasets.schema import COLUMNS, MANIFEST, read_manifest
 from models.datasets.suites import DataCheck, Suite, read_suite
 from models.datasets.validation import ValidationReport, ValidationSettings
 from tasks.data import expectations
 from tasks.data.expectations import CheckOutcome, Expectations, Failing
 from tasks.data.piece_verdicts import PieceVerdict, PieceVerdicts
+from tasks.data.split_files import SplitFile, sources_of
 from tasks.pages.data_docs import MOST_VALUES, FileFindings, Finding, page
 
 SUITES = PROJECT / "data" / "expectations"
 """Folder of the project's suites."""
-PIECE_ROWS = 1 << 16
-"""Number of rows of a piece: these are checked together."""
 Advance = Callable[[int], None]
 """Called with the number of rows that were checked since the last call."""
 
 
 def unseen(rows: int) -> None:
     """Ignore progress: the default of `validate`."""
-
-
-@dataclass(frozen=True)
-class SplitFile:
-    """A file of a prepared data set, which holds one split of one kind of rows."""
-
-    path: Path
-    kind: Kind
-    split: Split
-    rows: int
-    schema: pa.Schema
-
-    @property
-    def name(self) -> str:
-        """Its name, without the folder."""
-        return self.path.name
-
-    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
-        """Yield position of the first row and rows of each piece, in order; nothing is cast, nulls are kept.
-
-        Args:
-            columns: the columns to read; None: all of its kind, and its system messages if it has any.
-
-        Raises:
-            UserError: the file cannot be read.
-        """
-        start, wanted = 0, list(columns or self.schema.names)
-        try:
-            for batch in pq.ParquetFile(self.path).iter_batches(PIECE_ROWS, columns=wanted):
-                table = pa.Table.from_batches([batch]).select(wanted)
-                yield start, table
-                start += table.num_rows
-        except (pa.ArrowException, OSError) as error:
-            raise unreadable_parquet(self.path, error) from error
 
 
 @dataclass
@@ -169,6 +122,7 @@ def validate(
             `settings.quarantine_share` allows (the report and the quarantine are then written, `clean/` is not).
             The one line names every such file.
     """
+    open_images(folder)
     sources = sources_of(folder)
     others = [source for other in held_out for source in sources_of(other)]
     read = {kind: read_suite(suites, kind) for kind in {source.kind for source in sources}}
@@ -221,44 +175,6 @@ def validate(
     )
 
 
-def sources_of(folder: Path) -> list[SplitFile]:
-    """Return the files of a prepared data set, or raise one error that names every file without readable rows."""
-    sources: list[SplitFile] = []
-    faults: list[str] = []
-    for kind, splits in available(folder).items():
-        for split in splits:
-            try:
-                sources.append(_source(folder / file_name(kind, split), kind, split))
-            except UserError as error:
-                faults.append(str(error))
-    if faults:
-        raise UserError(*faults)
-    if not sources:
-        raise UserError(f"{folder}: no prepared data: files have names such as problems_train.parquet")
-    return sources
-
-
-def _source(path: Path, kind: Kind, split: Split) -> SplitFile:
-    """Open a file and check its columns. Columns that are neither text nor numbers are refused here."""
-    parquet = open_parquet(path)
-    schema, wished = parquet.schema_arrow, arrow_schema(kind, system=SYSTEM in parquet.schema_arrow.names)
-    for column in COLUMNS[kind]:
-        if column not in schema.names:
-            raise UserError(f"{path}: no column '{column}' (it has {', '.join(schema.names)})")
-    if parquet.metadata.num_rows == 0:
-        raise UserError(f"{path}: the {split} split of {kind} is empty")
-    for wanted in wished:
-        given = schema.field(wanted.name).type
-        fits = (
-            pa.types.is_integer(given)
-            if pa.types.is_integer(wanted.type)
-            else given in (pa.string(), pa.large_string())
-        )
-        if not fits:
-            raise UserError(f"{path}: column '{wanted.name}' holds {given}, not {wanted.type}")
-    return SplitFile(path, kind, split, parquet.metadata.num_rows, wished)
-
-
 @dataclass(frozen=True)
 class _IdsAndPrompts:
     """The ids and prompts that rows of other files are compared with, in pieces; it can be iterated repeatedly."""
@@ -278,7 +194,7 @@ class _IdsAndPrompts:
 
 def _facts(source: SplitFile) -> Facts:
     columns = [name for name in ("answer", "level", "flaw") if name in COLUMNS[source.kind]]
-    facts = facts_of(table.to_pandas() for _, table in source.pieces(columns))
+    facts = facts_of((table.to_pandas() for _, table in source.pieces(columns)), has_images=source.has_images)
     if source.kind != "problems" or source.split != "gate":
         return facts
     repeated = first_of_repeated(lambda: (table.to_pandas() for _, table in source.pieces(PROBLEM_COLUMNS)))

@@ -9,7 +9,6 @@ from prefect import task
 
 from models.answers.answer_check import AnswerCheck
 from models.answers.answers import extract_answer
-from models.base.images import open_images
 from models.base.sections import Sections, of
 from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.validation import ValidationSettings
@@ -19,7 +18,8 @@ from models.policies.folder import hash_folder
 from models.text.encoding import Codec
 from models.text.prompt_form import BARE, PromptForm
 from models.text.tokenizer import count_tokens
-from tasks.data.validation import sources_of, validate
+from tasks.data.split_files import sources_of
+from tasks.data.validation import validate
 from tasks.data.versions import DataVersion
 from tasks.runner.caching import cached_by_key
 from tasks.runner.progress import progress
@@ -63,7 +63,6 @@ def validate_data(
         log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
         form = PromptForm.of(recipe.policy.system, recipe.data_template)
-        open_images(version.folder)
         tokens, prompts = token_counters((trained_on or version).folder, recipe.policy, form)
         done = 0
         try:

@@ -21,7 +21,7 @@ from models.answers.answers import extract_answer
 from models.base.errors import UserError
 from models.datasets.schema import COLUMNS, arrow_schema, read_frame, write_rows
 from models.datasets.validation import ValidationSettings
-from tasks.data import validation
+from tasks.data import split_files
 from tasks.data.validation import SUITES, validate
 
 pytestmark = pytest.mark.rotating(of=8)
@@ -177,7 +177,7 @@ def test_every_faulty_row_is_set_aside_for_its_reason_and_no_other(bad):
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_how_rows_are_cut_into_pieces_changes_nothing(bad, tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(validation, "PIECE_ROWS", rows)
+    monkeypatch.setattr(split_files, "PIECE_ROWS", rows)
     report = run(bad.folder, tmp_path / "out", **BOUNDS)
     names = ["quarantine.parquet", "data_docs/index.html", *(f"clean/{name}.parquet" for name in BAD)]
     before = Path(bad.report.quarantine).parent

@@ -14,7 +14,7 @@ from models.answers.answers import extract_answer
 from models.base.errors import UserError
 from models.datasets.schema import COLUMNS, arrow_schema, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
-from tasks.data import validation
+from tasks.data import split_files
 from tasks.data.validation import validate
 
 pytestmark = pytest.mark.rotating(of=8)
@@ -37,7 +37,7 @@ def rows(count: int, split: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(validation, "PIECE_ROWS", 3)
+    monkeypatch.setattr(split_files, "PIECE_ROWS", 3)
     (tmp_path / "data").mkdir()
     for split, count in (("train", 14), ("validation", 5)):
         write_rows(tmp_path / "data" / f"problems_{split}.parquet", rows(count, split), arrow_schema("problems"))
@@ -72,8 +72,8 @@ import os, signal, sys
 from pathlib import Path
 from models.datasets.validation import ValidationSettings
 from models.answers.answers import extract_answer
-from tasks.data import validation
-validation.PIECE_ROWS = 3
+from tasks.data import split_files, validation
+split_files.PIECE_ROWS = 3
 done = 0
 def advance(rows):
     global done

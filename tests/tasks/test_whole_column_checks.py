@@ -11,7 +11,7 @@ from models.answers.answers import extract_answer
 from models.base.errors import UserError
 from models.datasets.schema import COLUMNS, arrow_schema, read_rows, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
-from tasks.data import validation
+from tasks.data import split_files
 from tasks.data.validation import SUITES, validate
 
 
@@ -23,7 +23,7 @@ def problem(number: int, prompt: str) -> dict[str, Any]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write seven problems, and validate them two at a time. The first and the last have the same prompt."""
-    monkeypatch.setattr(validation, "PIECE_ROWS", 2)
+    monkeypatch.setattr(split_files, "PIECE_ROWS", 2)
     (tmp_path / "data").mkdir()
     rows = [problem(number, f"Add {number % 6} and 2") for number in range(7)]
     write_rows(tmp_path / "data" / "problems_train.parquet", rows, arrow_schema("problems"))
