@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 from pydantic import Field
 
 from models.base.errors import UserError
 from models.text.image_tokens import image_tokens_of
 
 if TYPE_CHECKING:
+    from torch import nn
     from transformers import Idefics3Config, PreTrainedTokenizerBase, Qwen3Config
 
 Number = Annotated[int, Field(ge=1, le=65_536)]
@@ -103,8 +103,7 @@ def vision_config(vision: VisionSettings, text: Qwen3Config, image: int) -> Idef
     )
 
 
-@torch.no_grad()
-def spread_by_inputs(model: torch.nn.Module) -> None:
+def spread_by_inputs(model: nn.Module) -> None:
     """Draw every matrix again with a standard deviation of one over the square root of its inputs (`spread: fan_in`).
 
     Word embeddings get 1 and position embeddings 0.3. transformers draws all at 0.02, at which the attention of a
@@ -114,7 +113,7 @@ def spread_by_inputs(model: torch.nn.Module) -> None:
         if weight.ndim > 1:
             spread = weight[0].numel() ** -0.5
             spread = POSITION_SPREAD if "position_embedding" in name else spread
-            weight.normal_(0.0, WORD_SPREAD if "embed_tokens" in name else spread)
+            weight.data.normal_(0.0, WORD_SPREAD if "embed_tokens" in name else spread)
 
 
 def save_processor(tokenizer: PreTrainedTokenizerBase, config: Any, folder: Path) -> None:
