@@ -109,6 +109,10 @@ class HeldOutAnswers:
     """None without a separate anchor."""
 
 
+Sides = tuple[Sequence[PromptRecord], Sequence[PromptRecord]]
+"""Evaluations of a candidate and of the policy that it is compared with."""
+
+
 def held_out_checks(
     sets: Mapping[str, HeldOutSettings],
     answers: Mapping[str, HeldOutAnswers],
@@ -128,47 +132,52 @@ def held_out_checks(
     Raises:
         UserError: two policies were not measured on the same prompts, or a metric is defined on none of them.
     """
-    own = own or HeldOutAnswers((), ())
-    against_baseline, against_anchor = [], []
+    against_baseline: list[GateCheck] = []
+    against_anchor: list[GateCheck] = []
     for name, settings in sets.items():
         evaluations, title = answers.get(name), f"held_out_{name}"
-        baseline, anchor = (None, None) if evaluations is None else (evaluations.baseline, evaluations.anchor)
-        against_baseline.append(
-            _check(title, name, settings, evaluations, baseline, own.candidate, own.baseline, confidence, "baseline")
-        )
+        sides = _sides(evaluations, "baseline"), _sides(own, "baseline")
+        against_baseline.append(_check(title, name, settings, *sides, confidence, "baseline"))
         if anchored:
-            title = f"{title}_anchor"
-            against_anchor.append(
-                _check(title, name, settings, evaluations, anchor, own.candidate, own.anchor, confidence, "anchor")
-            )
+            sides = _sides(evaluations, "anchor"), _sides(own, "anchor")
+            against_anchor.append(_check(f"{title}_anchor", name, settings, *sides, confidence, "anchor"))
     return against_baseline, against_anchor
 
 
+def _sides(answers: HeldOutAnswers | None, other: Literal["baseline", "anchor"]) -> Sides:
+    """Return the evaluations of the candidate and of another policy; empty if there are none."""
+    if answers is None:
+        return (), ()
+    return answers.candidate, (answers.baseline if other == "baseline" else answers.anchor) or ()
+
+
 def _check(
-    title: str,
-    name: str,
-    settings: HeldOutSettings,
-    evaluations: HeldOutAnswers | None,
-    other: Sequence[PromptRecord] | None,
-    own: Sequence[PromptRecord],
-    own_other: Sequence[PromptRecord] | None,
-    confidence: float,
-    other_name: str,
+    title: str, name: str, settings: HeldOutSettings, on_set: Sides, on_gate: Sides, confidence: float, other: str
 ) -> GateCheck:
-    """Check one set against one other policy; `own` and `own_other` are the evaluations on the gate's problems."""
-    if evaluations is None or not evaluations.candidate or not other:
-        missing = f"the {other_name}" if evaluations is not None and evaluations.candidate else "the candidate"
+    """Check one set against one other policy.
+
+    Args:
+        title: name of the check.
+        name: name of the set.
+        settings: settings of the set.
+        on_set: evaluations of the candidate and of the other policy on the set.
+        on_gate: their evaluations on the gate's problems.
+        confidence: confidence of the bound, one-sided.
+        other: name of the other policy.
+    """
+    if not all(on_set):
+        missing = f"the {other}" if on_set[0] else "the candidate"
         return GateCheck(title, "failed", math.nan, -settings.margin, f"{missing} was not measured on {name}")
-    new, old = aligned(evaluations.candidate, other)
+    new, old = aligned(*on_set)
     if not defined_on(new, settings.metric).any():
         raise UserError(f"gate.held_out.{name}.metric: {settings.metric} is defined on none of the {len(new)} prompts")
     left, right = prompt_values(new, settings.metric), prompt_values(old, settings.metric)
-    what = f"{settings.metric} on {name}"
-    if settings.is_control:
-        seen = {record.id: record for record in own}, {record.id: record for record in own_other or ()}
-        missing_ids = [record.id for record in new if not all(record.id in side for side in seen)]
-        if missing_ids:
-            raise UserError(f"gate.held_out.{name}: problem {missing_ids[0]} is not among those of the gate")
-        looked = [prompt_values([side[record.id] for record in new], settings.metric) for side in seen]
-        return blind_control(title, looked[0] - looked[1], left - right, confidence, f"the {other_name}")
-    return share_kept(title, what, left, right, settings.margin, confidence, f"the {other_name}")
+    if not settings.is_control:
+        what = f"{settings.metric} on {name}"
+        return share_kept(title, what, left, right, settings.margin, confidence, f"the {other}")
+    seen = [{record.id: record for record in side} for side in on_gate]
+    unknown = [record.id for record in new if not all(record.id in side for side in seen)]
+    if unknown:
+        raise UserError(f"gate.held_out.{name}: problem {unknown[0]} is not among those of the gate")
+    looked = [prompt_values([side[record.id] for record in new], settings.metric) for side in seen]
+    return blind_control(title, looked[0] - looked[1], left - right, confidence, f"the {other}")
