@@ -9,6 +9,7 @@ from pathlib import Path
 from models.base.errors import UserError, listed
 from models.datasets.formats import Record, convert_rows
 from models.datasets.hub_reference import DataPath, is_hub_reference
+from models.datasets.image_columns import IMAGE_COLUMNS
 from models.datasets.prompt_groups import batches_of
 from models.datasets.raw import RawRow
 from models.datasets.recognition import recognise, with_known_format
@@ -105,8 +106,9 @@ def inspect(settings: DataSettings) -> Inspection:
     for source in sources_of(settings):
         first, present = _looked_through(source)
         columns = columns_read(source, first, present)
-        made.columns |= columns
-        made.unread |= present - set(columns.values()) - ignored
+        images = {column: column for column in IMAGE_COLUMNS if column in present - ignored}
+        made.columns |= columns | images
+        made.unread |= present - {*columns.values(), *images} - ignored
         rows = dict.fromkeys(source.files, 0)
         for batch in batches_of(source, None):
             for raw in batch.rows():

@@ -13,6 +13,7 @@ from PIL import Image
 from models.base.errors import UserError
 from models.base.images import IMAGES, name_of, read_images, reference_to
 from models.datasets.image_columns import with_images
+from models.datasets.inspection import inspect
 from models.datasets.prepare import prepare
 from models.datasets.raw import RawRow
 from models.datasets.schema import read_rows
@@ -119,6 +120,13 @@ def test_a_users_file_is_prepared_with_its_images(folder: Path) -> None:
         for row in read_rows(folder / "prepared", "demonstrations", split)
     }
     assert prompts <= {f"<image:{name}> what is it" for name in carried} and len(prompts) > 10
+
+
+def test_an_inspection_shows_the_reference_and_counts_the_column_as_read(folder: Path) -> None:
+    rows = [{"prompt": "what is it", "completion": "a square", "image": "other.png"}]
+    shown = inspect(written(folder, rows))
+    assert shown.columns["image"] == "image" and not shown.unread and not shown.refused
+    assert shown.first["demonstrations"]["prompt"] == f"{SECOND} what is it"
 
 
 def test_a_file_of_the_hub_has_its_images_in_a_column(folder: Path) -> None:
