@@ -12,15 +12,19 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/native/TensorShape.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/view_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -318,6 +322,32 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   return self;
 }
 
+// torch has no convolution for a device of this key, and asks it for one of its own.
+at::Tensor convolution(
+    const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+    c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed,
+    c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  std::optional<at::Tensor> offset;
+  if (bias && bias->defined())
+    offset = bias->to(at::kCPU);
+  return at::convolution_symint(
+             input.to(at::kCPU), weight.to(at::kCPU), offset, stride, padding, dilation, transposed, output_padding,
+             groups)
+      .to(HERE);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
+    const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight, c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed, c10::SymIntArrayRef output_padding,
+    c10::SymInt groups, std::array<bool, 3> wanted) {
+  const std::vector<c10::SymInt> offsets{transposed ? weight.sym_size(1) * groups : weight.sym_size(0)};
+  auto made = at::convolution_backward_symint(
+      gradient.to(at::kCPU), input.to(at::kCPU), weight.to(at::kCPU), at::OptionalSymIntArrayRef(offsets), stride,
+      padding, dilation, transposed, output_padding, groups, wanted);
+  auto here = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(HERE) : tensor; };
+  return {here(std::get<0>(made)), here(std::get<1>(made)), here(std::get<2>(made))};
+}
+
 TORCH_LIBRARY_IMPL(_, HPU, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_processor>());
 }
@@ -333,6 +363,8 @@ TORCH_LIBRARY_IMPL(aten, HPU, library) {
   library.impl("set_.source_Storage_storage_offset", &set_storage);
   library.impl("set_.source_Storage", &set_whole_storage);
   library.impl("set_.source_Tensor", &set_tensor);
+  library.impl("convolution_overrideable", &convolution);
+  library.impl("convolution_backward_overrideable", &convolution_backward);
 }
 
 // Under autocast, what CUDA has: the same operations in half precision, the same in float32.
