@@ -173,10 +173,10 @@ def spans_of(ids: Sequence[int]) -> list[ImageSpan]:
         if ids[at] >= 0:
             at += 1
             continue
-        found = [ImageSpan(at, _length(name, ids, at), name) for name in _KNOWN.names.get(ids[at], ())]
-        if not found:
+        candidates = [ImageSpan(at, _length(name, ids, at), name) for name in _KNOWN.names.get(ids[at], ())]
+        if not candidates:
             raise UserError(f"token id {ids[at]} belongs to no image that this process has read")
-        spans.append(max(found, key=lambda span: span.length))
+        spans.append(max(candidates, key=lambda span: span.length))
         at += spans[-1].length
     return spans
 

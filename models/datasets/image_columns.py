@@ -35,16 +35,16 @@ def with_images(raw: RawRow, prompt: str, ignored: AbstractSet[str] = frozenset(
     Raises:
         UserError: an image cannot be read or decoded, or the prompt has another number of placeholders.
     """
-    found = [
+    images = [
         (column, value)
         for column in IMAGE_COLUMNS
         if column not in ignored
         for value in _values(raw.values.get(column))
     ]
-    if not found:
+    if not images:
         return prompt
     references = []
-    for column, value in found:
+    for column, value in images:
         place = f"{raw.place}: column '{column}'"
         content = _content(raw, value, place)
         decoded(content, place)

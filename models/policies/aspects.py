@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from models.policies.build import PolicySettings
+from models.policies.vision import VisionSettings
 from models.text.tokenizer import TokenizerSettings
 
 
@@ -18,8 +19,8 @@ class ReadingSettings:
     chat: bool
     system: str | None
     trust_remote_code: bool
-    image_tokens: int = 0
-    """Tokens of an image for a policy without a base model."""
+    vision: VisionSettings | None = None
+    """Vision tower of a policy without a base model."""
 
 
 class InUse(Protocol):
@@ -54,7 +55,7 @@ def reading_of(policy: PolicySettings) -> ReadingSettings:
         chat=policy.chat,
         system=policy.system,
         trust_remote_code=policy.trust_remote_code,
-        image_tokens=policy.size.image_tokens if policy.base is None else 0,
+        vision=policy.size.vision if policy.base is None else None,
     )
 
 

@@ -65,8 +65,8 @@ class ScenesSettings(TaskSettings):
         answer = random.choice(ANSWERS[kind])
         while True:
             shapes, reference = picture(self.seed, random.randrange(self.pictures), self.pixels)
-            if answer in (found := questions(shapes)[kind]):
-                text = random.choice(found[answer])
+            if answer in (texts := questions(shapes)[kind]):
+                text = random.choice(texts[answer])
                 return Task(f"{reference} {text}", answer, KINDS.index(kind) + 1, ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
@@ -75,9 +75,9 @@ class ScenesSettings(TaskSettings):
 
     def split_of(self, task: Task) -> Split:
         """Return the split of a question, which is that of its picture."""
-        found = REFERENCE.search(task.prompt)
-        assert found is not None
-        return split_by_hash(found[0])
+        reference = REFERENCE.search(task.prompt)
+        assert reference is not None
+        return split_by_hash(reference[0])
 
 
 @lru_cache(maxsize=1 << 17)
@@ -141,10 +141,10 @@ def painted(shapes: tuple[Shape, ...], random: Random, pixels: int = 32) -> Imag
 @lru_cache(maxsize=1 << 17)
 def questions(shapes: tuple[Shape, ...]) -> Questions:
     """Return every question about a picture that has one right answer. The word that matters comes last."""
-    found: Questions = {kind: {} for kind in KINDS}
+    made: Questions = {kind: {} for kind in KINDS}
 
     def add(kind: Kind, question: str, answer: str) -> None:
-        found[kind].setdefault(answer, []).append(question)
+        made[kind].setdefault(answer, []).append(question)
 
     colours, forms = [shape[0] for shape in shapes], [shape[1] for shape in shapes]
     for colour, form, quarter in shapes:
@@ -166,7 +166,7 @@ def questions(shapes: tuple[Shape, ...]) -> Questions:
     for word in (*COLOURS, *SHAPES):
         add("count", f"how many {word}", str((colours + forms).count(word)))
     add("count", "how many shapes", str(len(shapes)))
-    return found
+    return made
 
 
 def _direction(quarter: int, other: int) -> str | None:

@@ -46,13 +46,14 @@ DRAWN = (
     "evaluation.top_p",
     "evaluation.seed",
     "evaluation.wrap",
+    "evaluation.images",
     "gate.hallucination",
 )
 
 READ: dict[type[Sections], tuple[str, ...]] = {
     validation.ValidationSections: (
-        "validation", "data.template", "policy.base", "policy.tokenizer", "policy.chat", "policy.system",
-        "policy.trust_remote_code",
+        "validation", "data.template", "policy.base", "policy.tokenizer", "policy.size.vision", "policy.chat",
+        "policy.system", "policy.trust_remote_code",
     ),
     start.WarmStartSections: (
         "data.name", "data.template", "seed", "warm_start", *USED, "policy.base", "policy.tokenizer", "policy.size",

@@ -55,8 +55,8 @@ class KindGraph:
     def neighbourhood(self) -> Array:
         """The normalised adjacency matrix with self-loops, [nodes, nodes]."""
         matrix = np.eye(len(self.kinds))
-        for one, other in self.edges:
-            matrix[one, other] = matrix[other, one] = 1.0
+        for node, other in self.edges:
+            matrix[node, other] = matrix[other, node] = 1.0
         root = 1.0 / np.sqrt(matrix.sum(1))
         normalised: Array = root[:, None] * matrix * root
         return normalised
@@ -69,7 +69,7 @@ def random_graph(random: np.random.Generator, nodes: int, kinds: str) -> KindGra
         kinds: kinds that are drawn from.
     """
     tree = {(int(random.integers(node)), node) for node in range(1, nodes)}
-    pairs = [(one, other) for other in range(nodes) for one in range(other) if (one, other) not in tree]
+    pairs = [(node, other) for other in range(nodes) for node in range(other) if (node, other) not in tree]
     more = random.permutation(len(pairs))[: random.integers(0, 3)]
     edges = tree | {pairs[index] for index in more}
     return KindGraph("".join(random.choice(list(kinds), nodes)), tuple(sorted(edges)))

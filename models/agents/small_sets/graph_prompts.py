@@ -35,7 +35,7 @@ class GraphPromptsSet(SmallSet):
             if counts[0] != counts[1]:
                 break
         nodes = " , ".join(f"{number} {kind}" for number, kind in enumerate(graph.kinds, 1))
-        edges = " , ".join(f"{one + 1} {other + 1}" for one, other in graph.edges)
+        edges = " , ".join(f"{node + 1} {other + 1}" for node, other in graph.edges)
         label = int(counts[0] < counts[1])
         answer = json.dumps({"kinds": graph.kinds, "edges": graph.edges, "label": label})
         return SmallTask(f"graph : {nodes} ; {edges}", answer, self.nodes)

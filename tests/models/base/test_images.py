@@ -31,18 +31,18 @@ def test_equal_contents_have_equal_references_and_others_do_not() -> None:
 
 
 def test_ids_lead_back_to_their_images_next_to_each_other_too() -> None:
-    one, other = (name_of(content) for content in (ONE, OTHER))
+    first_name, other = (name_of(content) for content in (ONE, OTHER))
     reference_to(ONE)
     reference_to(OTHER)
-    first, second = image_ids(one, 4), image_ids(other, 7)
+    first, second = image_ids(first_name, 4), image_ids(other, 7)
     assert all(-(2**31) <= token < 0 for token in (*first, *second))
     assert len({*first, *second}) == 11
     spans = spans_of([5, *first, *first, 3, *second, *first, 9])
     assert [(span.start, span.length, span.name) for span in spans] == [
-        (1, 4, one),
-        (5, 4, one),
+        (1, 4, first_name),
+        (5, 4, first_name),
         (10, 7, other),
-        (17, 4, one),
+        (17, 4, first_name),
     ]
     assert spans_of([1, 2, 3]) == []
 

@@ -62,6 +62,8 @@ def test_every_computed_column_is_known_and_can_occur() -> None:
     seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer))
     check = AnswerCheck(ExactAnswer(), True)
     seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer, check_answers=check))
+    with_images = replace(of_gate, has_images=True)
+    seen |= set(computed_columns("gate", frames[0], ALONE, with_images, words, extract_answer))
     assert seen == set(COMPUTED)
 
 

@@ -23,9 +23,9 @@ SHARED = [*ROWS, *((text, "red") for text, _ in ROWS[:4])]
 
 
 def gradients(model: Any) -> dict[str, Tensor]:
-    found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    copies = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
     model.zero_grad()
-    return found
+    return copies
 
 
 @pytest.mark.parametrize("adapted", [False, True], ids=["all weights", "adapters"])

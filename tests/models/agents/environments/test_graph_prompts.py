@@ -40,12 +40,12 @@ def play(environment: GraphPrompts, turns: list[str]) -> list[EnvironmentAnswer]
 
 def reference_loss(graph: KindGraph, label: int, features: list[list[float]]) -> float:
     network, nodes = graph_network(), range(len(graph.kinds))
-    near = [[one for one in nodes if one == node or (min(one, node), max(one, node)) in graph.edges] for node in nodes]
+    near = [[at for at in nodes if at == node or (min(at, node), max(at, node)) in graph.edges] for node in nodes]
     hidden = features
     for weights, offset in network._layers:
         mixed = [
             [
-                sum(hidden[one][column] / sqrt(len(near[node]) * len(near[one])) for one in near[node])
+                sum(hidden[at][column] / sqrt(len(near[node]) * len(near[at])) for at in near[node])
                 for column in range(len(hidden[0]))
             ]
             for node in nodes
@@ -76,10 +76,10 @@ def test_the_network_knows_its_own_task_and_not_the_one_of_the_set() -> None:
     right: dict[str, list[bool]] = {SOURCE: [], "cd": []}
     for _ in range(400):
         graph = random_graph(random, 5, KINDS)
-        for pair, found in right.items():
+        for pair, verdicts in right.items():
             counts = [graph.kinds.count(kind) for kind in pair]
             if counts[0] != counts[1]:
-                found.append(bool(network.margin(graph, graph.features) > 0) == (counts[0] < counts[1]))
+                verdicts.append(bool(network.margin(graph, graph.features) > 0) == (counts[0] < counts[1]))
     assert np.mean(right[SOURCE]) > 0.95 and abs(np.mean(right["cd"]) - 0.5) < 0.15
 
 

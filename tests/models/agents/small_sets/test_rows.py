@@ -16,6 +16,7 @@ from models.recipes.find import FOLDER
 
 COMMITTED = {
     "layers": "agents/layers",
+    "graph_prompts": "agents/graph_prompts",
     "layer_bits": "agents/layer_bits",
     "larger_layers": "agents/larger_layers",
     "rank_attack": "agents/rank_attack",
