@@ -11,13 +11,13 @@ frequent does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Literal
 
 from models.base.errors import UserError
 from models.base.images import content_of, images_in, reference_to
 from models.base.pictures import decoded
+from models.evaluation.wrapped import with_prompts
 
 if TYPE_CHECKING:
     from models.method.problem import Problem
@@ -49,11 +49,7 @@ def with_images_shown(problems: Sequence[Problem], codec: Codec, shown: ShownIma
             other = _blank(name) if shown == "blank" else f"<image:{_next_other(named, place, number)}>"
             text = text.replace(f"<image:{name}>", other, 1)
         texts.append(text)
-    rows = codec.prompts(texts, [problem.system for problem in problems])
-    return [
-        replace(problem, prompt=text, tokens=tuple(row))
-        for problem, text, row in zip(problems, texts, rows, strict=True)
-    ]
+    return with_prompts(problems, texts, codec)
 
 
 def _next_other(named: Sequence[Sequence[str]], place: int, number: int) -> str:

@@ -119,14 +119,20 @@ def wrapped_problems(problems: Sequence[Problem], codec: Codec, wrapping: Wrappi
     Raises:
         UserError: a rewritten prompt has more tokens than there is room for.
     """
-    texts = [wrapping.text(problem.prompt) for problem in problems]
-    rows = codec.prompts(texts, [problem.system for problem in problems])
-    for problem, row in zip(problems, rows, strict=True):
-        if len(row) > room:
+    wrapped = with_prompts(problems, [wrapping.text(problem.prompt) for problem in problems], codec)
+    for problem in wrapped:
+        if len(problem.tokens) > room:
             raise UserError(
-                f"wrap: the prompt of row {problem.id} has {len(row)} tokens as code, and there is room for {room}; "
+                f"wrap: the prompt of row {problem.id} has {len(problem.tokens)} tokens as code, and there is room "
+                f"for {room}; "
                 "set a shorter wrap.template, or raise validation.max_tokens, and policy.size.positions of a new policy"
             )
+    return wrapped
+
+
+def with_prompts(problems: Sequence[Problem], texts: Sequence[str], codec: Codec) -> list[Problem]:
+    """Return the problems with other prompts, encoded for the policy, [problems]; all else stays."""
+    rows = codec.prompts(texts, [problem.system for problem in problems])
     return [
         replace(problem, prompt=text, tokens=tuple(row))
         for problem, text, row in zip(problems, texts, rows, strict=True)

@@ -80,11 +80,6 @@ class SizeSettings:
                 "policy.size.spread: fan_in draws embeddings and output projection apart; set policy.size.tied to false"
             )
 
-    @property
-    def image_tokens(self) -> int:
-        """Tokens of an image in a prompt; 0: the policy reads no images."""
-        return self.vision.tokens if self.vision else 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoraSettings:
@@ -179,21 +174,25 @@ def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, en
     """
     from transformers import Qwen3Config
 
-    return Qwen3Config(
-        vocab_size=vocabulary,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        num_key_value_heads=size.key_value_heads,
-        head_dim=size.head_width,
-        intermediate_size=size.feed_forward,
-        max_position_embeddings=size.positions,
-        tie_word_embeddings=size.tied,
-        pad_token_id=pad,
-        eos_token_id=end,
-        bos_token_id=None,
-        dtype="float32",
-    )
+    return Qwen3Config(**_text_settings(size, vocabulary, pad, end), dtype="float32")
+
+
+def _text_settings(size: SizeSettings, vocabulary: int, pad: int | None, end: int | None) -> dict[str, Any]:
+    """Return the settings that the configs of text models have in common; see `config_of`."""
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": size.hidden,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": size.heads,
+        "num_key_value_heads": size.key_value_heads,
+        "head_dim": size.head_width,
+        "intermediate_size": size.feed_forward,
+        "max_position_embeddings": size.positions,
+        "tie_word_embeddings": size.tied,
+        "pad_token_id": pad,
+        "eos_token_id": end,
+        "bos_token_id": None,
+    }
 
 
 def new_shapes(config: Any) -> PreTrainedModel:
@@ -207,12 +206,15 @@ def new_shapes(config: Any) -> PreTrainedModel:
 
 def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> PreTrainedModel:
     """Build a Qwen3 model with random weights from `seed`, float32; with a vision tower if `size` has one."""
-    config: Any = config_of(size, len(tokenizer), pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id)
-    tokens = image_tokens_of(tokenizer)
-    if size.vision is not None:
+    pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
+    config: Any
+    if size.vision is None:
+        config = config_of(size, len(tokenizer), pad=pad, end=end)
+    else:
+        tokens = image_tokens_of(tokenizer)
         if tokens is None or tokens.count != size.vision.tokens:
             raise ValueError("the tokenizer was not made for the images of this policy")
-        config = vision_config(size.vision, config, tokens.image)
+        config = vision_config(size.vision, _text_settings(size, len(tokenizer), pad, end), tokens.image)
     torch.manual_seed(seed)
     model = new_shapes(config)
     if size.spread == "fan_in":

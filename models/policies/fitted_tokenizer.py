@@ -8,22 +8,25 @@ from typing import TYPE_CHECKING
 
 from models.datasets.distinct_texts import DistinctTexts
 from models.datasets.schema import Kind
+from models.policies.vision import VisionSettings
 from models.text.tokenizer import MOST_TEXTS, TokenizerSettings, train_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-def fitted_tokenizer(folder: Path, settings: TokenizerSettings, image_tokens: int = 0) -> PreTrainedTokenizerFast:
+def fitted_tokenizer(
+    folder: Path, settings: TokenizerSettings, vision: VisionSettings | None = None
+) -> PreTrainedTokenizerFast:
     """Train the tokenizer of a policy that is trained on `folder` and has no base model.
 
     Args:
-        image_tokens: tokens of an image; 0: the policy reads no images.
+        vision: vision tower of the policy; None: it reads text alone.
 
     Raises:
         UserError: see `models.text.tokenizer.train_tokenizer`.
     """
-    return train_tokenizer(training_texts(folder, settings), settings, image_tokens)
+    return train_tokenizer(training_texts(folder, settings), settings, vision.tokens if vision else 0)
 
 
 def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:

@@ -6,6 +6,7 @@ of 32 pixels with patches of 4 and merge 4 is four image tokens, one for each qu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ from models.text.image_tokens import image_tokens_of
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import Idefics3Config, PreTrainedTokenizerBase, Qwen3Config
+    from transformers import Idefics3Config, PreTrainedTokenizerBase
 
 Number = Annotated[int, Field(ge=1, le=65_536)]
 POSITION_SPREAD, WORD_SPREAD = 0.3, 1.0
@@ -58,33 +59,17 @@ class VisionSettings:
         return int((self.pixels // self.patch // self.merge) ** 2)
 
 
-def vision_config(vision: VisionSettings, text: Qwen3Config, image: int) -> Idefics3Config:
+def vision_config(vision: VisionSettings, text: Mapping[str, Any], image: int) -> Idefics3Config:
     """Build the config of a policy that reads images. The text model is a Llama, the only one that vLLM knows in it.
 
     Args:
-        text: config of a text model, whose sizes are used.
+        text: settings of the text model's config.
         image: id of the token that represents an image token.
     """
     from transformers import Idefics3Config, LlamaConfig
     from transformers.models.idefics3.configuration_idefics3 import Idefics3VisionConfig
 
-    shared: dict[str, Any] = {
-        "tie_word_embeddings": text.tie_word_embeddings,
-        "pad_token_id": text.pad_token_id,
-        "eos_token_id": text.eos_token_id,
-    }
-    language = LlamaConfig(
-        vocab_size=text.vocab_size,
-        hidden_size=text.hidden_size,
-        intermediate_size=text.intermediate_size,
-        num_hidden_layers=text.num_hidden_layers,
-        num_attention_heads=text.num_attention_heads,
-        num_key_value_heads=text.num_key_value_heads,
-        head_dim=text.head_dim,
-        max_position_embeddings=text.max_position_embeddings,
-        bos_token_id=None,
-        **shared,
-    )
+    shared: dict[str, Any] = {name: text[name] for name in ("tie_word_embeddings", "pad_token_id", "eos_token_id")}
     tower = Idefics3VisionConfig(
         hidden_size=vision.hidden,
         intermediate_size=vision.feed_forward,
@@ -95,7 +80,7 @@ def vision_config(vision: VisionSettings, text: Qwen3Config, image: int) -> Idef
     )
     return Idefics3Config(
         vision_config=tower,
-        text_config=language,
+        text_config=LlamaConfig(**text),
         image_token_id=image,
         scale_factor=vision.merge,
         dtype="float32",

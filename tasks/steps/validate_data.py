@@ -117,7 +117,7 @@ def token_counters(
 
         tokenizer = open_tokenizer(policy.base, trust_remote_code=policy.trust_remote_code)
     else:
-        tokenizer = fitted_tokenizer(folder, policy.tokenizer, policy.vision.tokens if policy.vision else 0)
+        tokenizer = fitted_tokenizer(folder, policy.tokenizer, policy.vision)
 
     def of_texts(texts: Sequence[str]) -> list[int]:
         return count_tokens(tokenizer, texts)

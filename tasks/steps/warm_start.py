@@ -105,7 +105,7 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
     """Return the model before any fine-tuning and its tokenizer: the base without adapters, or a new model."""
     if (base := policy.named_base) is not None:
         return open_policy(base, trust_remote_code=policy.trust_remote_code)
-    trained = fitted_tokenizer(data, policy.tokenizer, policy.size.image_tokens)
+    trained = fitted_tokenizer(data, policy.tokenizer, policy.size.vision)
     return new_policy(policy.size, trained, seed), trained
 
 

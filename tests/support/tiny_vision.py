@@ -20,6 +20,7 @@ from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tests.support.device_here import placed
 from tests.support.tiny_models import keep_float64_in_norms
 
+VISION = VisionSettings(hidden=32, feed_forward=32, layers=1)
 SIZE = SizeSettings(
     hidden=64,
     layers=2,
@@ -30,7 +31,7 @@ SIZE = SizeSettings(
     positions=64,
     tied=False,
     spread="fan_in",
-    vision=VisionSettings(hidden=32, feed_forward=32, layers=1),
+    vision=VISION,
 )
 WORDS = tuple(sorted({*"what colour shape is the how many shapes where from".split(), *sum(ANSWERS.values(), ())}))
 """All words of questions and answers."""
@@ -62,7 +63,7 @@ def rows_about_scenes(pictures: int, each: int, seed: int = 0) -> list[tuple[str
 
 def tiny_vision_policy(dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[Any, Codec]:
     """Make a policy with random weights, and its codec."""
-    tokenizer = train_tokenizer(WORDS, TokenizerSettings(kind="words", vocabulary=64), SIZE.image_tokens)
+    tokenizer = train_tokenizer(WORDS, TokenizerSettings(kind="words", vocabulary=64), VISION.tokens)
     model: Any = new_policy(SIZE, tokenizer, seed)
     model = placed(model.to(dtype))
     if dtype == torch.float64:

@@ -55,7 +55,7 @@ class GraphPrompts(Environment):
         """Open an episode about one problem, whose answer is `{"kinds": "cda", "edges": [[0, 1]], "label": 1}`.
 
         Raises:
-            UserError: the answer is none of this environment, or there are too many choices of prompts.
+            UserError: the answer has another form, or there are too many choices of prompts.
         """
         known = hidden(problem, HiddenGraph, self.name)
         nodes = len(known.kinds)
@@ -95,15 +95,19 @@ class _Prompting:
         return graph_network().loss(self._graph, self._label, self._given)
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        if turn.strip() not in self._info(solved=False)["actions"]:
-            return f"error: node {PROMPTS[0]}", 0.0, False, False, self._info(solved=False)
+        info = self._info(solved=False)
+        if turn.strip() not in info["actions"]:
+            return f"error: node {PROMPTS[0]}", 0.0, False, False, info
         before, (number, word) = self._loss(), turn.split()
         self._given.append((int(number) - 1, word))
         after, ended = self._loss(), len(self._given) == self._settings.prompts
-        least = least_loss(self._graph, self._label, self._settings.prompts)
+        return f"{after:.2f}", before - after, ended, False, self._info(solved=ended and self._is_near(after))
+
+    def _is_near(self, loss: float) -> bool:
+        """Return whether a loss at the end of the episode reaches the goal."""
         first = graph_network().loss(self._graph, self._label)
-        solved = ended and first - after >= self._settings.near * (first - least) - 1e-12
-        return f"{after:.2f}", before - after, ended, False, self._info(solved=solved)
+        least = least_loss(self._graph, self._label, self._settings.prompts)
+        return first - loss >= self._settings.near * (first - least) - 1e-12
 
     def close(self) -> None:
         return None

@@ -29,7 +29,7 @@ def test_sizes_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(UserError, match=r"set policy\.size\.tied to false"):
         SizeSettings(spread="fan_in")
     assert VisionSettings().tokens == 4 and VisionSettings(pixels=64, merge=2).tokens == 64
-    assert SizeSettings().image_tokens == 0
+    assert SizeSettings().vision is None
 
 
 def test_fan_in_spreads_weights_by_their_inputs() -> None:
