@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -80,6 +82,30 @@ def threads_settable() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads = set_num_threads
+
+
+class OwnModules(SimpleNamespace):
+    """A replacement of the module `sys` that lists only the modules of vLLM."""
+
+    @property
+    def modules(self) -> dict[str, ModuleType]:
+        return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "vllm"}
+
+
+@contextmanager
+def own_modules_searched() -> Iterator[None]:
+    """Restrict vLLM's search for its kernels to its own modules.
+
+    On a CPU without Triton, vLLM looks for its kernels among the names of every imported module. The search raises at
+    a proxy without an object, such as Flask's `current_app`, so any process that has imported Flask could start no
+    engine.
+    """
+    dispatcher: Any = import_module("vllm.triton_utils.dispatcher")
+    dispatcher.sys, before = OwnModules(), dispatcher.sys
+    try:
+        yield
+    finally:
+        dispatcher.sys = before
 
 
 def lighten_start(architectures: Sequence[str]) -> None:
@@ -165,7 +191,7 @@ class VllmEngine(Engine):
             if not cuda:
                 lighten_start(getattr(config, "architectures", None) or ())
         try:
-            with threads_settable():
+            with threads_settable(), own_modules_searched():
                 self.engine = loaded(
                     model=str(folder),
                     trust_remote_code=trust_remote_code,

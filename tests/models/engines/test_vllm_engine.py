@@ -73,6 +73,19 @@ def test_on_a_cpu_the_start_spawns_no_process_and_compiles_nothing(engine: VllmE
     assert not hasattr(sampler.batched_count_greater_than, "_torchdynamo_orig_callable")
 
 
+def test_an_engine_starts_in_a_process_that_has_imported_flask(folder: Path) -> None:
+    program = f"""
+from pathlib import Path
+import flask, mlflow.server
+from models.engines.engine import EngineSettings
+from models.engines.vllm_engine import VllmEngine
+settings = EngineSettings(max_sequences=2, precision="float32")
+VllmEngine(Path({str(folder)!r}), settings, longest=16, end=1, seed=0).close()
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
 def test_torch_still_takes_a_number_of_threads_after_the_start(engine: VllmEngine) -> None:
     before = torch.get_num_threads()
     try:
