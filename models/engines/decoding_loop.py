@@ -28,6 +28,7 @@ from models.engines.shared_decoding import Decoding, packed_prompts
 from models.engines.voice import AddedTerm, TermState, Voice
 from models.learner.distribution import MODEL_DISTRIBUTION, Distribution, least_kept
 from models.learner.fused_log_probs import next_token_log_probs
+from models.learner.image_features import positions_skipped
 from models.learner.log_probs import output_head, row_states
 from models.text.end_ids import Ends, all_of
 
@@ -146,8 +147,9 @@ class _Reading:
             self.place = next(model.parameters()).device
             # rounded as in the learner, so that the drawn tokens have its log-probs
             self.head = output_head(model, voice.autocast)
+            skipped = torch.tensor([positions_skipped(model, prompt) for prompt in batch.prompts], device=self.place)
         lengths = torch.tensor([len(prompt) for prompt in batch.prompts], device=self.place)
-        sizes = (lengths, batch.group_size, batch.longest)
+        sizes = (lengths, batch.group_size, batch.longest, skipped)
         self.decoding = Decoding(*sizes) if voice.budget is None else EvictingDecoding(*sizes, budget=voice.budget)
 
     def read(self, ids: Tensor, positions: Tensor) -> Tensor:
@@ -241,10 +243,9 @@ def _decode(
                     wide[kept_prompts[:, None], members] for wide in (rows, alive, rooms, tokens)
                 )
             tokens = tokens.flatten()
-        places = (readings[0].decoding.lengths + step).repeat_interleave(rows.shape[1])
         for reading in readings:
             reading.decoding.step = step
-        states = [reading.read(tokens, places) for reading in readings]
+        states = [reading.read(tokens, reading.decoding.positions(rows.shape[1])) for reading in readings]
         for state in states_of_terms:
             state.read(tokens, rows.flatten(), step)
     return drawn, drawn_log_probs, by_first

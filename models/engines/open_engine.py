@@ -76,14 +76,14 @@ def opening(
     Raises:
         UserError: vLLM is requested and not installed or without a kernel for the model's heads, the folder cannot be
             served, its tokenizer has more tokens than the model, an engine that cannot be split is to be split, or
-            the policy reads images and the engine does not.
+            a policy that reads images is gated or masked.
     """
     in_vllm = runs_in_vllm(folder, settings, trust_remote_code=trust_remote_code)
     check_vocabulary(folder, trust_remote_code=trust_remote_code)
     chosen = engine_dtype(settings, dtype)
     use = read_use(folder)
-    if image_prompts_of(folder) is not None and (use.gated or use.mask_top_p < 1.0 or not in_vllm):
-        raise UserError(f"{folder}: the policy reads images, which only vLLM does here; set engine.name to vllm")
+    if (use.gated or use.mask_top_p < 1.0) and image_prompts_of(folder) is not None:
+        raise UserError(f"{folder}: a policy that reads images can neither be gated nor write within a mask")
     most: int | None = settings.max_sequences
     if use.gated:
         from models.engines.gated_engine import GatedEngine

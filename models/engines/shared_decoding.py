@@ -46,6 +46,8 @@ class Decoding:
     """Tokens of each prompt, [prompts]."""
     group_size: int
     max_tokens: int
+    skipped: Tensor | None = None
+    """Positions that images of each prompt leave out, [prompts]; see `positions_skipped`. None: there are none."""
     step: int = -1
     """Completion tokens read so far, less one; -1 while the prompts are read."""
     kept: dict[nn.Module, LayerCache] = field(default_factory=dict)
@@ -99,6 +101,11 @@ class Decoding:
         out += torch.bmm(prompt_weights, cache.prompt_values.flatten(0, 1)).view_as(queries)
         return out.permute(1, 2, 0, 3, 4).to(value.dtype).reshape(1, -1, heads, size)
 
+    def positions(self, samples: int) -> Tensor:
+        """Return the positions of the tokens of the current step, [prompts * samples]."""
+        ends = self.lengths if self.skipped is None else self.lengths - self.skipped
+        return (ends + self.step).repeat_interleave(samples)
+
     def narrow(self, prompts: Tensor, members: Tensor) -> None:
         """Drop all other sequences, and continue with those that stay.
 
@@ -113,6 +120,7 @@ class Decoding:
             cache.keys = cache.keys[:, prompts[:, None], members]
             cache.values = cache.values[:, prompts[:, None], members]
         self.lengths, self.missing = self.lengths[prompts], self.missing[prompts, :longest]
+        self.skipped = None if self.skipped is None else self.skipped[prompts]
         self.uneven = bool(self.missing.any())
 
     def _keep(self, module: nn.Module, key: Tensor, value: Tensor) -> None:

@@ -33,6 +33,7 @@ from models.engines.engine import (
 from models.engines.serving import Serving
 from models.engines.voice import JointDecoding, Voice
 from models.learner.all_completions import all_log_probs
+from models.learner.image_features import reads_images
 from models.learner.log_probs import use_packed_attention
 from models.learner.packing import Sequences
 from models.policies.build import load_causal_model
@@ -66,7 +67,7 @@ class TransformersEngine(Engine):
         self.settings = settings
         self.end = end
         self.read_extra_files(folder, trust_remote_code)
-        self.room = settings.max_sequences if len(self.voices()) == 1 else 0
+        self.room = settings.max_sequences if len(self.voices()) == 1 and not reads_images(self.model) else 0
         self.serving: Serving | None = None
         self.asleep: list[torch.Size] = []
         """Shapes of the released weights, in order; empty while the engine has its weights."""
@@ -96,7 +97,7 @@ class TransformersEngine(Engine):
         self, requests: Sequence[CompletionRequest], drawing: TokenSampling, joint: JointDecoding
     ) -> list[Generated]:
         """See `models.engines.voice.JointEngine`."""
-        check_ids(prompts_of(requests), self.vocabulary)
+        self._check(prompts_of(requests))
         switch, most = self.switch(), self.settings.max_sequences
         if switch is not None and joint != JointDecoding():
             raise UserError("a policy that writes by turns with its reference cannot decode together with other models")
@@ -114,7 +115,7 @@ class TransformersEngine(Engine):
         dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
-        check_ids(prompts_of(list(requests.values())), self.vocabulary)
+        self._check(prompts_of(list(requests.values())))
         serving = self.serving
         if serving is None or (serving.drawing != drawing and not serving.under_way):
             serving = self.serving = Serving(self.model, drawing, all_of(self.end), self.room)
@@ -130,10 +131,16 @@ class TransformersEngine(Engine):
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
-        check_ids([[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)], self.vocabulary)
+        self._check([[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)])
         sequences = Sequences(prompts, completions)
         log_probs = all_log_probs(self.model, sequences, token_budget=max([SCORED_TOKENS, *sequences.lengths]))
         return [row.tolist() for row in log_probs]
+
+    def _check(self, rows: Sequence[Sequence[int]]) -> None:
+        """Check prompts, in which ids below zero are images for a policy that reads them; see `check_ids`."""
+        if reads_images(self.model):
+            rows = [[max(token, 0) for token in row] for row in rows]
+        check_ids(rows, self.vocabulary)
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         """See `Engine.load`. The values are copied: later changes by the learner have no effect here.

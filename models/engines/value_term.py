@@ -73,7 +73,7 @@ class _Values(TermState):
     def _places(self, step: int) -> Tensor:
         """Set the step of the cache to `step`, and return the position of each row's next token, [rows]."""
         self.decoding.step = step
-        return (self.decoding.lengths + step).repeat_interleave(self.each)
+        return self.decoding.positions(self.each)
 
     def _states(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Read tokens, and return the backbone's states after them, [tokens, hidden]."""

@@ -183,6 +183,7 @@ class VllmEngine(Engine):
         options["skip_tokenizer_init"] = self.images is None
         if self.images is not None:
             options["limit_mm_per_prompt"] = {"image": MOST_IMAGES}
+            options["mm_processor_kwargs"] = self.images.processor_options or None
         compiled = cuda if settings.compile == "auto" else settings.compile
         if ways > 1:
             options |= {"tensor_parallel_size": ways, "distributed_executor_backend": "mp"}

@@ -27,9 +27,16 @@ class ImagePrompts:
 
     tokens: ImageTokens
     """Tokens of an image."""
-    size: int
-    """Width and height that the vision tower reads. Pictures are scaled here as in the learner, because the processor
-    that vLLM calls pads pictures that are not square."""
+    size: int | None
+    """Width and height that pictures are scaled to here, as in the learner; None: the processor of a base model, which
+    vLLM calls, scales them as the learner does."""
+
+    @property
+    def processor_options(self) -> dict[str, Any]:
+        """Options of the image processor that vLLM must not read from the model's folder."""
+        processor = self.tokens.processor
+        settings = {} if processor is None else json.loads(processor.settings)
+        return {name: settings[name] for name in ("do_image_splitting", "crop_to_patches") if name in settings}
 
     def without(self, ids: Sequence[int]) -> list[int]:
         """Replace the ids of images by the token that represents one of them; the length stays."""
@@ -41,9 +48,10 @@ class ImagePrompts:
         pictures: list[Any] = []
         names: list[str] = []
         done = 0
+        before, after = (len(self.tokens.before), len(self.tokens.after)) if self.tokens.expands else (0, 0)
         for span in spans_of(ids):
-            short += [*ids[done : span.start - len(self.tokens.before)], self.tokens.image]
-            done = span.start + span.length + len(self.tokens.after)
+            short += [*ids[done : span.start - before], self.tokens.image]
+            done = span.start + span.length + after
             pictures.append(decoded(content_of(span.name), f"image {span.name}", self.size))
             names.append(span.name)
         prompt: dict[str, Any] = {"prompt_token_ids": [*short, *ids[done:]]}
@@ -56,4 +64,6 @@ def image_prompts_of(folder: Path) -> ImagePrompts | None:
     """Return the conversion for the policy in a model folder; None if it reads no images."""
     vision = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vision_config")
     tokens = None if vision is None else image_tokens_of(load_tokenizer(folder))
-    return None if tokens is None else ImagePrompts(tokens, int(vision["image_size"]))
+    if tokens is None:
+        return None
+    return ImagePrompts(tokens, int(vision["image_size"]) if tokens.processor is None else None)

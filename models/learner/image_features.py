@@ -7,6 +7,8 @@ a row with images as on any other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +18,42 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.base.images import ImageSpan, content_of, spans_of
+from models.base.picture_processor import PictureProcessor
 from models.base.pictures import decoded
+
+
+@dataclass(frozen=True)
+class RowInputs:
+    """What a decoder reads for a row with images."""
+
+    embeddings: Tensor
+    """Vectors of all tokens, [tokens, hidden]."""
+    positions: Tensor
+    """Positions, [tokens], or [3, tokens] for a model with axes for time, height and width."""
+    places: Tensor
+    """Indices of the tokens of images, [image tokens]."""
+    deep: Sequence[Tensor]
+    """Features that are added after each of the first layers, [layers] of [image tokens, hidden]; often empty."""
+
+    def reader(self, backbone: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the module that reads the row, and its arguments besides embeddings and positions."""
+        if not self.deep:
+            return backbone, {}
+        mask = torch.zeros(1, len(self.embeddings), dtype=torch.bool, device=self.embeddings.device)
+        mask[0, self.places] = True
+        return backbone.language_model, {"visual_pos_masks": mask, "deepstack_visual_embeds": list(self.deep)}
+
+
+@dataclass(frozen=True)
+class ImageFeatures:
+    """Outputs of a vision tower and its connector."""
+
+    values: Sequence[Tensor]
+    """Features of each image, [images] of [image tokens, hidden]."""
+    deep: Sequence[Sequence[Tensor]] = ()
+    """Features for each of the first layers of the decoder, [layers][images] of [image tokens, hidden]."""
+    grids: Sequence[tuple[int, int]] = ()
+    """Rows and columns of image tokens of each image; empty for a tower that reads tiles."""
 
 
 def reads_images(model: nn.Module) -> bool:
@@ -24,14 +61,15 @@ def reads_images(model: nn.Module) -> bool:
     return getattr(getattr(model, "config", None), "vision_config", None) is not None
 
 
-def embeddings_with_images(backbone: Any, ids: Tensor) -> Tensor | None:
-    """Compute the vectors that a backbone reads for a row, [tokens, hidden]; None if the row has no images.
+def inputs_with_images(backbone: Any, ids: Tensor, positions: Tensor) -> RowInputs | None:
+    """Compute what a backbone reads for a row; None if the row has no images.
 
     Gradient flows into the word embeddings, the connector and the vision tower.
 
     Args:
         backbone: a model without its output projection.
         ids: token ids of the row, [tokens]; those of images are below zero.
+        positions: positions of the tokens in their sequences, [tokens].
 
     Raises:
         UserError: the row has images that are not known here, or with another number of tokens than the tower gives.
@@ -43,31 +81,106 @@ def embeddings_with_images(backbone: Any, ids: Tensor) -> Tensor | None:
         return None
     names = list(dict.fromkeys(span.name for span in spans))
     features = image_features(backbone, names)
-    wrong = next((span for span in spans if span.length != features.shape[1]), None)
-    if wrong is not None:
-        raise UserError(
-            f"image {wrong.name} has {wrong.length} tokens in the prompt, and the vision tower gives "
-            f"{features.shape[1]}: the tokenizer belongs to another model"
-        )
+    numbers = [names.index(span.name) for span in spans]
+    for span, number in zip(spans, numbers, strict=True):
+        if span.length != len(features.values[number]):
+            raise UserError(
+                f"image {span.name} has {span.length} tokens in the prompt, and the vision tower gives "
+                f"{len(features.values[number])}: the tokenizer belongs to another model"
+            )
     words: Tensor = backbone.get_input_embeddings()(ids.clamp(min=0))
-    return words.index_put((_places(spans, ids.device),), _in_order(features, names, spans).to(words.dtype))
+    places = torch.cat([torch.arange(span.start, span.start + span.length) for span in spans]).to(ids.device)
+    in_order = torch.cat([features.values[number] for number in numbers])
+    if features.grids:
+        positions = positions_with_axes(positions, spans, [features.grids[number] for number in numbers])
+    return RowInputs(
+        words.index_put((places,), in_order.to(words.dtype)),
+        positions,
+        places,
+        [torch.cat([layer[number] for number in numbers]).to(words.dtype) for layer in features.deep],
+    )
 
 
-def image_features(backbone: Any, names: list[str]) -> Tensor:
-    """Compute the features of images by the vision tower and the connector, [images, tokens, hidden].
+def positions_with_axes(positions: Tensor, spans: Sequence[ImageSpan], grids: Sequence[tuple[int, int]]) -> Tensor:
+    """Compute positions with axes for time, height and width, [3, tokens] (Qwen2-VL, arXiv 2409.12191).
+
+    The tokens of an image share one position in time; their rows and columns count from it. The text after an image
+    continues after its longer side. It ends at the first token whose position is not after the image.
+
+    Args:
+        positions: positions in the sequences, [tokens].
+        spans: the images of the row, in order.
+        grids: rows and columns of image tokens of each, [images].
+    """
+    axes = positions.expand(3, -1).clone()
+    for span, (rows, columns) in zip(spans, grids, strict=True):
+        end = span.start + span.length
+        before = positions[end:] < positions[span.start] + span.length
+        stop = end + (int(before.nonzero()[0]) if bool(before.any()) else len(before))
+        first = axes[0, span.start].clone()
+        places = torch.arange(span.length, device=positions.device)
+        axes[:, span.start : end] = first
+        axes[1, span.start : end] += places // columns
+        axes[2, span.start : end] += places % columns
+        axes[:, end:stop] -= span.length - max(rows, columns)
+    return axes
+
+
+def positions_skipped(model: Any, prompt: Sequence[int]) -> int:
+    """Return how many positions less than tokens a prompt takes: images leave some out in a model with axes.
+
+    Args:
+        model: a language model, or its backbone.
+        prompt: token ids, [tokens].
+
+    Raises:
+        UserError: an image is not known here.
+    """
+    stored = getattr(model.config, "picture_processor", None)
+    if stored is None or min(prompt) >= 0:
+        return 0
+    processor = PictureProcessor.of(stored)
+    grids = [(span.length, processor.inputs(span.name).grid) for span in spans_of(prompt)]
+    return sum(length - max(grid) // processor.merge for length, grid in grids if grid is not None)
+
+
+def image_features(backbone: Any, names: Sequence[str]) -> ImageFeatures:
+    """Compute the features of images by the vision tower and the connector.
+
+    Args:
+        backbone: a model without its output projection.
+        names: names of distinct images, [images].
 
     Raises:
         UserError: an image is not known here.
     """
     weight = next(backbone.parameters())
-    pixels = torch.stack([pixels_of(name, int(backbone.config.vision_config.image_size)) for name in names])
-    features: Tensor = backbone.get_image_features(pixels[:, None].to(weight.device, weight.dtype)).pooler_output
-    return features
+    stored = getattr(backbone.config, "picture_processor", None)
+    if stored is None:
+        pixels = torch.stack([pixels_of(name, int(backbone.config.vision_config.image_size)) for name in names])
+        return ImageFeatures(list(_features(backbone, pixels[:, None].to(weight.device, weight.dtype))))
+    processor = PictureProcessor.of(stored)
+    inputs = [processor.inputs(name) for name in names]
+    pixels = torch.cat([each.pixels for each in inputs]).to(weight.device, weight.dtype)
+    if processor.tile_tokens:
+        tiles = torch.cat(list(_features(backbone, pixels))).split(
+            [len(each.pixels) * processor.tile_tokens for each in inputs]
+        )
+        return ImageFeatures(tiles)
+    grids = [each.grid for each in inputs if each.grid is not None]
+    shapes = torch.tensor([(1, *grid) for grid in grids], device=weight.device)
+    output = backbone.get_image_features(pixel_values=pixels, image_grid_thw=shapes)
+    merge = processor.merge
+    return ImageFeatures(
+        output.pooler_output,
+        getattr(output, "deepstack_features", None) or (),
+        [(rows // merge, columns // merge) for rows, columns in grids],
+    )
 
 
 @lru_cache(maxsize=4096)
 def pixels_of(name: str, size: int) -> Tensor:
-    """Return the pixels of an image as the tower reads them, from -1 to 1, [3, size, size], float32.
+    """Return the pixels of an image scaled to a square, from -1 to 1, [3, size, size], float32.
 
     Raises:
         UserError: the image is not known here, or cannot be decoded.
@@ -77,13 +190,12 @@ def pixels_of(name: str, size: int) -> Tensor:
     return values.float() / 127.5 - 1.0
 
 
-def _places(spans: list[ImageSpan], device: torch.device) -> Tensor:
-    """Return the places of all tokens of images in the row, [image tokens]."""
-    return torch.cat([torch.arange(span.start, span.start + span.length) for span in spans]).to(device)
+def _features(backbone: Any, tiles: Tensor) -> Any:
+    """Compute the features of tiles, [tiles] of [image tokens, hidden].
 
-
-def _in_order(features: Tensor, names: list[str], spans: list[ImageSpan]) -> Tensor:
-    """Return the features in the order of the spans, [image tokens, hidden]."""
-    numbers = {name: number for number, name in enumerate(names)}
-    chosen = torch.tensor([numbers[span.name] for span in spans], device=features.device)
-    return features.index_select(0, chosen).flatten(0, 1)
+    Args:
+        tiles: pixels, [tiles, 3, height, width], or [images, 1, 3, height, width].
+    """
+    if backbone.config.model_type in ("idefics3", "smolvlm") and tiles.ndim == 4:
+        tiles = tiles[:, None]
+    return backbone.get_image_features(pixel_values=tiles).pooler_output

@@ -19,7 +19,7 @@ from models.learner.compiled_blocks import MODELS
 from models.learner.distribution import MODEL_DISTRIBUTION, Distribution, Mask
 from models.learner.eval_mode import in_eval_mode
 from models.learner.fused_log_probs import Head, fused_log_probs
-from models.learner.image_features import embeddings_with_images
+from models.learner.image_features import inputs_with_images
 from models.learner.packing import Sequences, packed_row
 from models.learner.whole_weights import with_whole_weights
 
@@ -116,7 +116,11 @@ def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, au
 
     def read() -> Tensor:
         with torch.autocast(ids.device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
-            return read_packed(backbone, ids, positions, layout, embeddings_with_images(backbone, ids))
+            inputs = inputs_with_images(backbone, ids, positions)
+            if inputs is None:
+                return read_packed(backbone, ids, positions, layout)
+            decoder, options = inputs.reader(backbone)
+            return read_packed(decoder, ids, inputs.positions, layout, inputs.embeddings, **options)
 
     return with_whole_weights(model, read)
 

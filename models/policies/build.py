@@ -25,6 +25,7 @@ from models.policies.hub import origin_of
 from models.policies.skip_analysis import adapted_modules
 from models.policies.update_sparsity import SubnetworkSettings
 from models.policies.vision import VisionSettings, spread_by_inputs, vision_config
+from models.text.base_images import adopt_images, adopt_processor
 from models.text.image_tokens import image_tokens_of
 from models.text.tokenizer import TokenizerSettings
 
@@ -246,6 +247,7 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
     except (OSError, ValueError) as error:
         refuse_untrusted(error, base)
         raise UserError(f"policy.base: the tokenizer of {base} cannot be loaded ({first_line(error)})") from None
+    adopt_images(tokenizer, origin.name, origin.revision)
     return tokenizer
 
 
@@ -287,6 +289,7 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
         missing = sorted(report["missing_keys"])
         raise UserError(f"{name}: the weights lack {missing[0]} ({len(missing)} missing in all)")
     assert isinstance(model, PreTrainedModel)
+    adopt_processor(model.config, origin.name, origin.revision)
     return model
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from models.base.errors import UserError
+from models.text.base_images import write_processor
 from models.text.image_tokens import image_tokens_of
 
 if TYPE_CHECKING:
@@ -108,6 +109,9 @@ def save_processor(tokenizer: PreTrainedTokenizerBase, config: Any, folder: Path
     """
     tokens = image_tokens_of(tokenizer)
     if tokens is None:
+        return
+    if tokens.processor is not None:
+        write_processor(tokens, folder)
         return
     from transformers import Idefics3ImageProcessorPil, Idefics3Processor
 

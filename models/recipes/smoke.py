@@ -46,7 +46,7 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
     samples = max(2, recipe.gate.samples_needed)
     settings: dict[str, Any] = {
         "name": f"{recipe.name[:58]}-smoke",
-        "engine.name": "vllm" if recipe.policy.size.vision else "transformers",  # only vLLM reads images
+        "engine.name": "transformers",
         "evaluation.problems": 8,
         "evaluation.samples": samples,
         "gate.problems": 8,

@@ -1,17 +1,19 @@
 """Token ids of texts that refer to images: ids of the pieces of text, and between them those of the images.
 
 A policy that reads images has an entry `image_tokens` in its tokenizer's settings: how many tokens it reads for an
-image, and the tokens before and after them. An image itself is ids below zero (see `models.base.images`).
+image, and the tokens before and after them. An image itself is ids below zero (see `models.base.images`). For a base
+model with a vision tower, the number of tokens depends on the picture, and its image processor computes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError
 from models.base.images import REFERENCE, image_ids
+from models.base.picture_processor import PictureProcessor
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,41 +30,67 @@ SPECIALS = (AROUND, IMAGE, GLOBAL, "<end_of_utterance>")
 
 @dataclass(frozen=True)
 class ImageTokens:
-    """Tokens of one image in a prompt."""
+    """Tokens of an image in a prompt."""
 
     count: int
-    """Tokens of the image itself."""
+    """Tokens of the image itself; 0: `processor` computes them."""
     image: int
     """Id of the token that represents each of them."""
     before: tuple[int, ...]
     after: tuple[int, ...]
+    processor: PictureProcessor | None = None
+    """Image processor of a base model; None: every picture is scaled to the square that the tower reads."""
+    expands: bool = True
+    """Whether the processor of transformers and vLLM writes `before` and `after` too, and not only the image tokens."""
 
-    def __len__(self) -> int:
-        return len(self.before) + self.count + len(self.after)
+    def count_of(self, name: str) -> int:
+        """Return the number of tokens of an image itself; raises the errors of `PictureProcessor.count`."""
+        return self.count if self.processor is None else self.processor.count(name)
 
     def ids(self, name: str) -> list[int]:
         """Return the ids of an image in a prompt."""
-        return [*self.before, *image_ids(name, self.count), *self.after]
+        return [*self.before, *image_ids(name, self.count_of(name)), *self.after]
 
 
 def image_tokens_of(tokenizer: PreTrainedTokenizerBase) -> ImageTokens | None:
     """Return the tokens of an image; None if the policy of this tokenizer reads no images."""
-    settings: Any = tokenizer.init_kwargs.get(SETTING)
-    if settings is None:
+    stored: Any = tokenizer.init_kwargs.get(SETTING)
+    if stored is None:
         return None
-    before, after = (tuple(map(int, settings[side])) for side in ("before", "after"))
-    return ImageTokens(int(settings["count"]), int(settings["image"]), before, after)
+    before, after = (tuple(map(int, stored[side])) for side in ("before", "after"))
+    processor = stored.get("processor")
+    return ImageTokens(
+        int(stored["count"]),
+        int(stored["image"]),
+        before,
+        after,
+        None if processor is None else PictureProcessor.of(processor),
+        bool(stored.get("expands", True)),
+    )
+
+
+def set_image_tokens(tokenizer: PreTrainedTokenizerBase, tokens: ImageTokens) -> None:
+    """Set the tokens of an image; they are saved with the tokenizer."""
+    stored: dict[str, Any] = {
+        "count": tokens.count,
+        "image": tokens.image,
+        "before": tokens.before,
+        "after": tokens.after,
+    }
+    if tokens.processor is not None:
+        stored |= {"processor": tokens.processor.stored(), "expands": tokens.expands}
+    tokenizer.init_kwargs[SETTING] = stored
 
 
 def give_image_tokens(tokenizer: PreTrainedTokenizerBase, count: int) -> None:
-    """Set the tokens of an image, in the order of Idefics3; they are saved with the tokenizer.
+    """Set the tokens of an image in the order of Idefics3; see `set_image_tokens`.
 
     Args:
         tokenizer: a tokenizer with `SPECIALS` in its vocabulary.
         count: tokens of the image itself.
     """
     around, image, whole = (int(tokenizer.get_vocab()[token]) for token in (AROUND, IMAGE, GLOBAL))
-    tokenizer.init_kwargs[SETTING] = asdict(ImageTokens(count, image, (around, whole), (around,)))
+    set_image_tokens(tokenizer, ImageTokens(count, image, (around, whole), (around,)))
 
 
 def encoded(
@@ -79,10 +107,16 @@ def encoded(
     if not texts:
         return []
     tokens, pieces = image_tokens_of(tokenizer), [REFERENCE.split(text) for text in texts]
-    if tokens is None:
-        if named := next((parts[1] for parts in pieces if len(parts) > 1), None):
-            raise UserError(f"a prompt refers to image {named}, and the policy reads no images: set policy.size.vision")
+    named = next((parts[1] for parts in pieces if len(parts) > 1), None)
+    if tokens is None or (named is None and tokens.processor is not None):
+        if named is not None:
+            raise UserError(
+                f"a prompt refers to image {named}, and the policy reads no images: set policy.size.vision, or take a "
+                "base model whose images are supported"
+            )
         return [list(ids) for ids in tokenizer(list(texts), add_special_tokens=special_tokens)["input_ids"]]
+    if tokens.processor is not None:
+        return [_by_processor(tokenizer, tokens, parts, special_tokens) for parts in pieces]
     made: list[list[int]] = []
     for parts in pieces:  # text, name, text, name, ..., text
         ids: list[int] = []
@@ -94,3 +128,21 @@ def encoded(
                 ids += tokenizer(part, add_special_tokens=begins, split_special_tokens=True)["input_ids"]
         made.append(ids)
     return made
+
+
+def _by_processor(
+    tokenizer: PreTrainedTokenizerBase, tokens: ImageTokens, parts: Sequence[str], special_tokens: bool
+) -> list[int]:
+    """Return the ids of a text in the way of a base model's own processor: its tokens of an image are in the text.
+
+    Args:
+        parts: text, name of an image, text, ..., text.
+    """
+    one = "".join(tokenizer.convert_ids_to_tokens([*tokens.before, tokens.image, *tokens.after]))
+    names = parts[1::2]
+    ids: list[int] = tokenizer(one.join(parts[::2]), add_special_tokens=special_tokens)["input_ids"]
+    if ids.count(tokens.image) != len(names):
+        written = tokenizer.convert_ids_to_tokens(tokens.image)
+        raise UserError(f"a prompt with images contains the text {written}, which stands for an image in this model")
+    images = (image_ids(name, tokens.count_of(name)) for name in names)
+    return [part for token in ids for part in (next(images) if token == tokens.image else (token,))]

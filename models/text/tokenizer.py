@@ -22,6 +22,7 @@ from tokenizers.trainers import BpeTrainer
 from models.base.errors import UserError
 from models.base.images import without_images
 from models.base.remote_code import refuse_untrusted
+from models.text.base_images import adopt_images
 from models.text.image_tokens import SPECIALS, encoded, give_image_tokens
 
 if TYPE_CHECKING:
@@ -144,4 +145,5 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrain
     except (OSError, ValueError) as error:
         refuse_untrusted(error, folder)
         raise UserError(f"{folder}: its tokenizer cannot be loaded ({str(error).splitlines()[0]})") from None
+    adopt_images(tokenizer, folder)
     return tokenizer

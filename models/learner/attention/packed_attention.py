@@ -213,18 +213,28 @@ def read_packed(
     positions: Tensor,
     layout: Layout | RowAttention,
     embeddings: Tensor | None = None,
+    **options: Any,
 ) -> Tensor:
     """Compute the hidden states of a packed row, [tokens, hidden].
 
     Args:
         backbone: a decoder without its output projection, which `use_packed_attention` has been called on.
-        ids, positions: [tokens].
+        ids: [tokens].
+        positions: [tokens], or [axes, tokens] for a decoder whose positions have axes.
         embeddings: vectors that the decoder reads instead of the embeddings of `ids`, [tokens, hidden].
+        options: other arguments of this decoder.
     """
     # A mask of four dimensions is passed through unread: without one, transformers would build tokens x tokens.
     unread = torch.empty(1, 1, 1, 1, device=ids.device)
     packed = tables_of(layout, ids.device) if isinstance(layout, Layout) else layout
     read: dict[str, Tensor] = {"input_ids": ids[None]} if embeddings is None else {"inputs_embeds": embeddings[None]}
-    output = backbone(**read, position_ids=positions[None], attention_mask=unread, use_cache=False, packed=packed)
+    output = backbone(
+        **read,
+        position_ids=positions[None] if positions.ndim == 1 else positions[:, None],
+        attention_mask=unread,
+        use_cache=False,
+        packed=packed,
+        **options,
+    )
     hidden: Tensor = output.last_hidden_state
     return hidden[0]

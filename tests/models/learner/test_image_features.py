@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.learner.image_features import embeddings_with_images
+from models.learner.image_features import inputs_with_images
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences, packed_row
 from models.learner.supervised import SupervisedSettings, fit_supervised, rows_by_image, shuffled_batches
@@ -81,7 +81,8 @@ def test_a_row_without_images_is_read_as_text_and_a_sampled_image_token_is_a_wor
     model, codec = tiny_vision_policy()
     image = codec.tokenizer.get_vocab()["<image>"]
     text = Sequences([codec.prompts(["how many shapes"])[0]] * 2, [[7, image, 8], [image, 1]])
-    assert embeddings_with_images(model.model, placed(packed_row(text).ids)) is None
+    row = packed_row(text)
+    assert inputs_with_images(model.model, placed(row.ids), placed(row.positions)) is None
     logits = model(input_ids=placed(torch.tensor([[*text.prompts[0], 7, image, 8]]))).logits[0].log_softmax(-1)
     log_probs, _ = completion_log_probs(model, text)
     at = len(text.prompts[0]) - 1

@@ -1,0 +1,98 @@
+"""How a base model with a vision tower reads a picture: its own image processor, and the image tokens that follow.
+
+There are two kinds of towers. One reads tiles of a fixed size, and gives as many image tokens for each. The other reads
+the picture in its own shape, as a grid of patches, of which `merge` x `merge` become one image token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from models.base.errors import UserError
+from models.base.images import content_of
+from models.base.pictures import decoded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PictureInputs:
+    """A picture as a vision tower takes it."""
+
+    pixels: Tensor
+    """Tiles, [tiles, 3, height, width], or patches, [patches, values of a patch]."""
+    grid: tuple[int, int] | None
+    """Rows and columns of patches; None for tiles."""
+
+
+@dataclass(frozen=True)
+class PictureProcessor:
+    """The image processor of a base model. It is saved with tokenizer and config, so that both read a picture alike."""
+
+    name: str
+    """Class of transformers, the one that needs Pillow only."""
+    settings: str
+    """Its settings, a JSON object."""
+    around: str
+    """Other settings of the model's processor, a JSON object, which transformers and vLLM read."""
+    tile_tokens: int
+    """Image tokens of a tile; 0: the picture is read as a grid."""
+    merge: int
+    """Patches along each side that become one image token of a grid."""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> PictureProcessor:
+        """Return a processor from what `stored` returned."""
+        return cls(**dict(stored))
+
+    def stored(self) -> dict[str, Any]:
+        """Return the values of this processor for a JSON file."""
+        return asdict(self)
+
+    def inputs(self, name: str) -> PictureInputs:
+        """Return what the vision tower reads for an image; raises the errors of `count`."""
+        return _inputs(self, name)
+
+    def count(self, name: str) -> int:
+        """Return the number of image tokens of an image.
+
+        Raises:
+            UserError: the image is not known here, cannot be decoded, or is refused by the processor.
+        """
+        return _count(self, name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _count(processor: PictureProcessor, name: str) -> int:
+    inputs = processor.inputs(name)
+    if inputs.grid is None:
+        return len(inputs.pixels) * processor.tile_tokens
+    rows, columns = inputs.grid
+    return rows * columns // processor.merge**2
+
+
+@lru_cache(maxsize=64)
+def _inputs(processor: PictureProcessor, name: str) -> PictureInputs:
+    picture = decoded(content_of(name), f"image {name}")
+    try:
+        made = _loaded(processor)(images=[picture], return_tensors="pt")
+    except ValueError as error:  # such as a picture that is 200 times as wide as high
+        raise UserError(f"image {name}: the policy's image processor refuses it ({error})") from None
+    pixels = made["pixel_values"]
+    if not processor.tile_tokens:
+        _, rows, columns = made["image_grid_thw"][0].tolist()
+        return PictureInputs(pixels, (rows, columns))
+    return PictureInputs(pixels.flatten(0, -4), None)
+
+
+@lru_cache(maxsize=8)
+def _loaded(processor: PictureProcessor) -> Any:
+    """Build the image processor of transformers."""
+    import transformers
+
+    return getattr(transformers, processor.name).from_dict(json.loads(processor.settings))

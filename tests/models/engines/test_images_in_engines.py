@@ -1,0 +1,96 @@
+"""Engines for policies that read images: completions, log-probs and new weights, for each family of base models."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from models.base.errors import UserError
+from models.engines.engine import CompletionRequest, EngineSettings, Sampling, TokenSampling
+from models.engines.open_engine import open_engine
+from models.engines.transformers_engine import TransformersEngine
+from models.learner.log_probs import completion_log_probs
+from models.learner.packing import Sequences
+from models.policies.build import open_policy
+from models.text.encoding import Codec
+from tests.support.device_here import placed
+from tests.support.tiny_models import NO_VLLM
+from tests.support.vision_families import FAMILIES, plain_log_probs, random_picture, save_base
+
+WIDE, HIGH = random_picture(60, 30, 0), random_picture(33, 70, 1)
+TEXTS = (f"{WIDE}how many shapes", f"{HIGH}how many", f"{HIGH}{WIDE}are there", "how many")
+SETTINGS = EngineSettings(name="transformers", max_sequences=32, precision="float32")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def base(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(family, tmp_path_factory.mktemp(family) / "base")
+
+
+def checked(engine: Any, model: Any, codec: Codec, samples: int = 3) -> None:
+    """Compare the log-probs of an engine's samples with those of the learner."""
+    prompts = [prompt for prompt in codec.prompts(TEXTS) for _ in range(samples)]
+    requests = [CompletionRequest(tuple(prompt), number, max_tokens=6) for number, prompt in enumerate(prompts)]
+    made = engine.complete(requests, TokenSampling())
+    found = torch.cat([completion.log_probs for completion in made])
+    with torch.no_grad():
+        expected, _ = completion_log_probs(model, Sequences(prompts, [completion.tokens for completion in made]))
+    torch.testing.assert_close(found, expected.cpu(), atol=1e-4, rtol=0)
+    assert len({completion.tokens for completion in made}) > len(TEXTS)
+
+
+def test_sampled_log_probs_are_those_of_the_learner_before_and_after_new_weights(base: Path) -> None:
+    policy, tokenizer = open_policy(base)
+    model: Any = placed(policy)
+    engine, codec = TransformersEngine(base, SETTINGS, end=1), Codec(tokenizer)
+    checked(engine, model, codec)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.02)
+    engine.load(model.state_dict().items(), 1)
+    checked(engine, model, codec)
+
+
+def test_greedy_completions_are_those_of_the_familys_own_processor_and_model(family: str, base: Path) -> None:
+    policy, tokenizer = open_policy(base)
+    codec, model = Codec(tokenizer), placed(policy)
+    rows = TransformersEngine(base, SETTINGS, end=1).generate(
+        codec.prompts(TEXTS), Sampling(max_tokens=4, temperature=0.0), 0
+    )
+    for text, (completion,) in zip(TEXTS, rows, strict=True):
+        (log_probs,) = plain_log_probs(family, model, [(text, list(completion.tokens))], codec)
+        torch.testing.assert_close(completion.log_probs, log_probs.detach().cpu(), atol=1e-4, rtol=0)
+
+
+def test_a_gated_policy_that_reads_images_is_refused(base: Path, tmp_path: Path) -> None:
+    from models.policies.use import PolicyUse, write_use
+
+    open_engine(base, SETTINGS, longest=64, end=1, seed=0).close()
+    write_use(base, PolicyUse(mask_top_p=0.9))
+    try:
+        with pytest.raises(UserError, match="can neither be gated nor write within a mask"):
+            open_engine(base, SETTINGS, longest=64, end=1, seed=0)
+    finally:
+        write_use(base, PolicyUse())
+
+
+@NO_VLLM
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_vllm_gives_the_learners_log_probs_for_a_base_model(tmp_path: Path) -> None:
+    base = save_base("idefics3", tmp_path / "base")
+    file = base / "preprocessor_config.json"  # models on the hub split pictures; the policy does not, and vLLM must not
+    file.write_text(file.read_text().replace('"do_image_splitting": false', '"do_image_splitting": true'))
+    policy, tokenizer = open_policy(base)
+    settings = EngineSettings(name="vllm", max_sequences=8, precision="float32")
+    engine = open_engine(base, settings, longest=64, end=1, seed=0)
+    try:
+        checked(engine, placed(policy), Codec(tokenizer))
+    finally:
+        engine.close()
