@@ -70,6 +70,16 @@ def reference_to(content: bytes) -> str:
     return f"<image:{name}>"
 
 
+def add_images(contents: Mapping[str, bytes]) -> None:
+    """Make images known to this process, by their names."""
+    _KNOWN.add(contents)
+
+
+def opened_tables() -> tuple[Path, ...]:
+    """Return the tables of images that this process has opened, for a process that works for it."""
+    return tuple(sorted({file for file, _, _ in _KNOWN.tables}))
+
+
 def images_in(text: str) -> list[str]:
     """Return the names of the images that a text refers to, in order, [references]."""
     return REFERENCE.findall(text)

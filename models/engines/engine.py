@@ -225,13 +225,16 @@ def engine_dtype(settings: EngineSettings, dtype: torch.dtype | None) -> torch.d
     return dtype or (torch.bfloat16 if has_gpu() else torch.float32)
 
 
-def check_ids(rows: Sequence[Sequence[int]], vocabulary: int, longest: int | None = None) -> None:
+def check_ids(
+    rows: Sequence[Sequence[int]], vocabulary: int, longest: int | None = None, *, images: bool = False
+) -> None:
     """Check that prompts are not empty, not too long, and within the vocabulary.
 
     Args:
         rows: token ids, [prompts] lists.
         vocabulary: rows of the model's embedding.
         longest: largest number of tokens of a prompt plus one generated token; None: no limit.
+        images: whether ids below zero are allowed, which are those of images.
 
     Raises:
         UserError: a prompt is empty or too long, or an id is outside the vocabulary.
@@ -243,8 +246,9 @@ def check_ids(rows: Sequence[Sequence[int]], vocabulary: int, longest: int | Non
             raise UserError(
                 f"prompt {number} has {len(row)} tokens; with one to generate the engine holds {longest - 1} at most"
             )
-        if min(row) < 0 or max(row) >= vocabulary:
-            wrong = min(row) if min(row) < 0 else max(row)
+        least = 0 if images else min(row)
+        if least < 0 or max(row) >= vocabulary:
+            wrong = least if least < 0 else max(row)
             raise UserError(
                 f"prompt {number} holds token id {wrong}, but the model's vocabulary ends at {vocabulary - 1}: "
                 "its tokenizer belongs to another model"

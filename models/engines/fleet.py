@@ -81,7 +81,7 @@ class Fleet(Engine):
 
     def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.complete`. Neighbours with the same prompt are sent to one engine."""
-        check_ids(prompts_of(requests), self.vocabulary, self.longest)  # errors name places among all prompts
+        check_ids(prompts_of(requests), self.vocabulary, self.longest, images=True)  # errors name places in all prompts
         prompts, rooms = [request.prompt for request in requests], [request.max_tokens for request in requests]
         flat_batches = [] if self.most is None else [_flat(batch) for batch in batches(requests, self.most)]
         if len(flat_batches) < len(self.engines):
@@ -101,7 +101,7 @@ class Fleet(Engine):
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
         joined = [[*prompt, *ids] for prompt, ids in zip(prompts, completions, strict=True)]
-        check_ids(joined, self.vocabulary, self.longest)
+        check_ids(joined, self.vocabulary, self.longest, images=True)
         engine_shares = shares(groups_of(prompts), prompts, [len(ids) for ids in completions], len(self.engines))
         return self._in_shares(
             engine_shares,

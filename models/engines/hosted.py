@@ -7,13 +7,14 @@ died or that the engine broke, starts another and sends the weights again.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from models.base.images import add_images
 from models.engines.arrays import GeneratedArrays, RequestArrays, Rows, WeightArray
 from models.engines.engine import Engine, EngineSettings, TokenSampling
 from models.engines.open_engine import opening
@@ -72,6 +73,10 @@ class HostedEngine:
             ways=order.ways,
         ).start()
         return About(os.getpid(), engine.vocabulary, engine.longest, engine.room)
+
+    def add_images(self, contents: Mapping[str, bytes]) -> None:
+        """Make the images of prompts known to the process of the engine."""
+        add_images(contents)
 
     def complete(self, requests: RequestArrays, drawing: TokenSampling) -> tuple[GeneratedArrays, int]:
         """See `Engine.complete`; also returns the version of the weights of the completions."""

@@ -137,10 +137,8 @@ class TransformersEngine(Engine):
         return [row.tolist() for row in log_probs]
 
     def _check(self, rows: Sequence[Sequence[int]]) -> None:
-        """Check prompts, in which ids below zero are images for a policy that reads them; see `check_ids`."""
-        if reads_images(self.model):
-            rows = [[max(token, 0) for token in row] for row in rows]
-        check_ids(rows, self.vocabulary)
+        """Check prompts; see `check_ids`."""
+        check_ids(rows, self.vocabulary, images=reads_images(self.model))
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
         """See `Engine.load`. The values are copied: later changes by the learner have no effect here.

@@ -273,9 +273,8 @@ class VllmEngine(Engine):
         return scores
 
     def _check(self, rows: Sequence[Sequence[int]]) -> None:
-        """Check prompts, in which an image counts as its tokens; see `check_ids`."""
-        plain = rows if self.images is None else [self.images.without(row) for row in rows]
-        check_ids(plain, self.vocabulary, self.longest)
+        """Check prompts; see `check_ids`."""
+        check_ids(rows, self.vocabulary, self.longest, images=self.images is not None)
 
     def _parameters(self, request: CompletionRequest, drawing: TokenSampling) -> Any:
         """Return vLLM's sampling parameters of a request."""

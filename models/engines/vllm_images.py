@@ -38,10 +38,6 @@ class ImagePrompts:
         settings = {} if processor is None else json.loads(processor.settings)
         return {name: settings[name] for name in ("do_image_splitting", "crop_to_patches") if name in settings}
 
-    def without(self, ids: Sequence[int]) -> list[int]:
-        """Replace the ids of images by the token that represents one of them; the length stays."""
-        return [self.tokens.image if token < 0 else token for token in ids]
-
     def prompt(self, ids: Sequence[int]) -> dict[str, Any]:
         """Return a prompt as vLLM takes it."""
         short: list[int] = []

@@ -21,6 +21,7 @@ from models.engines.decoding_loop import Switch, Switched, complete
 from models.engines.engine import Sampling, check_ids, requests_of
 from models.engines.voice import Voice
 from models.learner.eval_mode import in_eval_mode
+from models.learner.image_features import reads_images
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.method.learner import Learner
 from models.method.problem import Origin, Problem
@@ -87,7 +88,7 @@ def sample_jointly(
     learner = resources.learner
     prompts = [problem.tokens for problem in problems]
     embedding: Any = plain_inner(learner.policy).get_input_embeddings()
-    check_ids(prompts, int(embedding.weight.shape[0]))
+    check_ids(prompts, int(embedding.weight.shape[0]), images=reads_images(learner.policy))
     with in_eval_mode(*(model for model in (learner.policy, learner.reference) if model is not None)):
         for voice in voices:
             with voice.opened() as model:

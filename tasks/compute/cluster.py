@@ -34,9 +34,10 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.base.images import content_of, spans_of
 from models.base.placement import PlacementSettings
 from models.engines.arrays import RequestArrays, Rows, weight_parts
-from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling, prompts_of
 from models.engines.fleet import Fleet
 from models.engines.hosted import About, HostedEngine, Order
 from models.engines.kept import WeightStore
@@ -264,9 +265,12 @@ class PlacedEngine(Engine):
         self.process = about.process
         """Its process id, on its machine."""
         self.vocabulary, self.longest, self.room = about.vocabulary, about.longest, about.room
+        self._images: set[str] = set()
+        """Images that were sent to its process."""
 
     def complete(self, requests: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.complete`."""
+        self._send_images(prompts_of(requests))
         arrays, self.version = answer(self._actor.complete.remote(RequestArrays.of(requests), drawing))
         completions: list[Generated] = arrays.completions()
         return completions
@@ -279,6 +283,7 @@ class PlacedEngine(Engine):
         dropped: Collection[int] = (),
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
+        self._send_images(prompts_of(list(requests.values())))
         arrays = RequestArrays.of(list(requests.values()))
         numbers, generated, self.version = answer(
             self._actor.serve.remote(list(requests), arrays, drawing, steps, list(dropped))
@@ -287,6 +292,7 @@ class PlacedEngine(Engine):
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
+        self._send_images(prompts)
         scores, self.version = answer(self._actor.score.remote(Rows.of(prompts), Rows.of(completions)))
         values: list[list[float]] = scores.lists()
         return values
@@ -302,6 +308,13 @@ class PlacedEngine(Engine):
     def close(self) -> None:
         """See `Engine.close`. Its process is killed, even during a call."""
         ray.kill(self._actor, no_restart=True)
+
+    def _send_images(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Send the images of prompts that its process does not have yet."""
+        names = {span.name for prompt in prompts if min(prompt, default=0) < 0 for span in spans_of(prompt)}
+        if new := names - self._images:
+            self._actor.add_images.remote({name: content_of(name) for name in sorted(new)})  # answered in order
+            self._images |= new
 
 
 def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -> Fleet:

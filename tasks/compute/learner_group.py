@@ -14,15 +14,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import psutil
 import torch
 
 from models.base.errors import UserError
+from models.base.images import open_table, opened_tables
 from models.base.placement import PlacementSettings
 from models.base.ranks import Ranks, joined_ranks, listening_at, meet
 from models.engines.engine import Engine
@@ -78,6 +80,8 @@ class Joint(Generic[Data]):
     order: Order | None = None
     """Arguments with which the first rank's engines are opened, except for their precision, which is the learners';
     None if no engine is used."""
+    images: tuple[Path, ...] = field(default_factory=opened_tables)
+    """Tables of the images that the data refer to."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,8 @@ class HostedLearner:
             finally:
                 fleet.close()
 
+        for table in joint.images:
+            open_table(table)
         _stay_on(seat.address[0])
         torch.distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
