@@ -7,10 +7,12 @@ a row with images as on any other.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -20,6 +22,10 @@ from models.base.errors import UserError
 from models.base.images import ImageSpan, content_of, spans_of
 from models.base.picture_processor import PictureProcessor
 from models.base.pictures import decoded
+from models.learner.model_parts import only_language_learns
+
+KEPT_IMAGES = 1024
+"""Largest number of images whose features are kept while the vision tower is frozen."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,10 @@ class ImageFeatures:
     """Rows and columns of image tokens of each image; empty for a tower that reads tiles."""
 
 
+_FROZEN: WeakKeyDictionary[Any, OrderedDict[tuple[str, torch.dtype | None], ImageFeatures]] = WeakKeyDictionary()
+"""Features of images by backbone, and by image and dtype of autocast; the most recent ones are last."""
+
+
 def reads_images(model: nn.Module) -> bool:
     """Return whether a model has a vision tower."""
     return getattr(getattr(model, "config", None), "vision_config", None) is not None
@@ -80,7 +90,7 @@ def inputs_with_images(backbone: Any, ids: Tensor, positions: Tensor) -> RowInpu
     if not spans:
         return None
     names = list(dict.fromkeys(span.name for span in spans))
-    features = image_features(backbone, names)
+    features = features_of(backbone, names)
     numbers = [names.index(span.name) for span in spans]
     for span, number in zip(spans, numbers, strict=True):
         if span.length != len(features.values[number]):
@@ -142,6 +152,38 @@ def positions_skipped(model: Any, prompt: Sequence[int]) -> int:
     processor = PictureProcessor.of(stored)
     grids = [(span.length, processor.inputs(span.name).grid) for span in spans_of(prompt)]
     return sum(length - max(grid) // processor.merge for length, grid in grids if grid is not None)
+
+
+def features_of(backbone: Any, names: Sequence[str]) -> ImageFeatures:
+    """Return the features of images; they are computed once for each image while only the language model learns.
+
+    Args:
+        backbone, names: see `image_features`.
+
+    Raises:
+        UserError: an image is not known here.
+    """
+    if not only_language_learns(backbone):  # the copy of an engine does not learn, but its weights are replaced
+        return image_features(backbone, names)
+    place = next(backbone.parameters()).device.type
+    rounded = torch.get_autocast_dtype(place) if torch.is_autocast_enabled(place) else None
+    kept = _FROZEN.setdefault(backbone, OrderedDict())
+    if missing := [name for name in names if (name, rounded) not in kept]:
+        with torch.no_grad():
+            computed = image_features(backbone, missing)
+        for number, name in enumerate(missing):
+            deep = [[layer[number]] for layer in computed.deep]
+            kept[name, rounded] = ImageFeatures([computed.values[number]], deep, computed.grids[number : number + 1])
+    chosen = [kept[name, rounded] for name in names]
+    for name in names:
+        kept.move_to_end((name, rounded))
+    while len(kept) > max(KEPT_IMAGES, len(names)):
+        kept.popitem(last=False)
+    return ImageFeatures(
+        [value for one in chosen for value in one.values],
+        [[one.deep[layer][0] for one in chosen] for layer in range(len(chosen[0].deep))],
+        [grid for one in chosen for grid in one.grids],
+    )
 
 
 def image_features(backbone: Any, names: Sequence[str]) -> ImageFeatures:

@@ -76,9 +76,9 @@ def start_of(policy: PolicySettings, fitted: bool) -> PolicySettings:
     plain = PolicySettings()
     start = replace(policy, subnetwork=None)
     if policy.base is None:
-        start = replace(start, lora=None)  # a new model is fitted whole
+        start = replace(start, lora=None, train=plain.train)  # a new model is fitted whole
     else:
         start = replace(start, size=plain.size, tokenizer=plain.tokenizer)
     if fitted:
         return start
-    return replace(start, lora=None, precision=plain.precision, chat=plain.chat, system=plain.system)
+    return replace(start, lora=None, train=plain.train, precision=plain.precision, chat=plain.chat, system=plain.system)

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from models.base.device import on_device
 from models.base.errors import UserError
 from models.base.remote_code import refuse_untrusted
+from models.learner.model_parts import ALL_PARTS, Part
 from models.policies.folder import check_model_folder, given_folder
 from models.policies.hub import origin_of
 from models.policies.skip_analysis import adapted_modules
@@ -133,6 +134,9 @@ class PolicySettings:
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None
     """Low-rank adapters that learn while the base stays frozen; None: all weights learn."""
+    train: tuple[Part, ...] = ALL_PARTS
+    """Parts that learn, of a policy that reads images: `language`, `connector`, `vision`. A new policy is warm-started
+    whole."""
     subnetwork: SubnetworkSettings | None = None
     """Weights that learn by reinforcement; None: all."""
     chat: bool = False

@@ -20,6 +20,7 @@ from models.evaluation.drift import DriftSettings
 from models.evaluation.gate.gate import GateSettings
 from models.evaluation.other_images import ShownImages
 from models.evaluation.wrapped import Wrapping
+from models.learner.model_parts import ALL_PARTS
 from models.learner.supervised import SupervisedSettings
 from models.method.advantage import Advantage
 from models.method.alarm import AlarmSettings
@@ -304,6 +305,10 @@ class Recipe(Section):
         check_models(self)
         if self.reward_model is not None and self.policy.base is None and self.policy.size.vision is not None:
             raise ValueError("reward_model: none can be made of a policy that reads images; set it to null")
+        if not self.policy.train or len(set(self.policy.train)) < len(self.policy.train):
+            raise ValueError("policy.train: name at least one part, and each once")
+        if self.policy.train != ALL_PARTS and self.policy.base is None and self.policy.size.vision is None:
+            raise ValueError("policy.train: the policy reads no images; leave it out, or set policy.size.vision")
         if self.policy.system is not None and not self.policy.chat:
             raise ValueError("policy.system: only with policy.chat: true; without a chat template use data.template")
         if self.warm_start is None and self.policy.base is None:

@@ -22,10 +22,11 @@ from models.learner.sharding import shard
 from models.method.learner import Learner, Role
 from models.method.schedule import ScheduleSettings
 from models.method.slots import Slots, companions_of, reference_is_read_alone
-from models.policies.build import PolicySettings, load_causal_model, with_adapter
+from models.policies.build import PolicySettings, load_causal_model
 from models.policies.rounded import round_once
 from models.policies.served_teacher import open_served
 from models.policies.teacher import TeacherSettings, open_frozen
+from models.policies.trained_parts import set_to_learn
 from models.policies.update_sparsity import learn_only, masks_of
 from models.recipes.teachers import KEYS
 
@@ -75,8 +76,7 @@ def build_learner(
     if slots.reference.kept and (slots.reference.moves or recipe.policy.lora is None):
         # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
         reference = copy.deepcopy(policy).requires_grad_(False)
-    if recipe.policy.lora is not None:
-        policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
+    policy = set_to_learn(policy, recipe.policy.lora, recipe.policy.train, recipe.seed)
     if slots.reference.kept and reference is None:
         adapter_off = policy.disable_adapter
     masks = {} if recipe.policy.subnetwork is None else masks_of(policy, recipe.policy.subnetwork)

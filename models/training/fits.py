@@ -16,13 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from models.base.ranks import Ranks
+from models.learner.model_parts import ALL_PARTS, Part
 from models.learner.out_of_memory import NeedsLess
 from models.learner.packing import Sequences
 from models.learner.precision import Precision, autocast_of, chosen_precision
 from models.learner.sharding import shard
 from models.learner.supervised import Report, SupervisedSettings, fit_supervised, negative_log_likelihood
-from models.policies.build import LoraSettings, load_causal_model, with_adapter
+from models.policies.build import LoraSettings, load_causal_model
 from models.policies.save_whole import save_whole
+from models.policies.trained_parts import set_to_learn
 from models.reward_models.fit import Pair, RewardModelSettings, fit_reward_model, score_pairs
 from models.reward_models.fit_process import fit_process_model, sequences_of_solutions
 from models.reward_models.model import reward_model_from_policy
@@ -66,6 +68,8 @@ class SupervisedFit(_Fit):
     train: Sequences
     judged: Sequences
     """Held-out data on which the loss at the end is measured."""
+    parts: tuple[Part, ...] = ALL_PARTS
+    """Parts of the policy that learn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +118,7 @@ def fit_demonstrations(
     """
     trusted = fit.trust_remote_code
     model = load_causal_model(fit.start, torch.float32, trust_remote_code=trusted)
-    model = with_adapter(model, fit.adapter, fit.seed) if fit.adapter else model
+    model = set_to_learn(model, fit.adapter, fit.parts, fit.seed)
     return _fit_and_save(
         fit,
         model,

@@ -13,15 +13,23 @@ from prefect import get_run_logger, task
 from models.base.errors import UserError
 from models.base.sections import Sections, of
 from models.datasets.schema import Split
+from models.learner.model_parts import ALL_PARTS
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.method.environment import Environment
 from models.method.feedback import Feedback
 from models.method.reward import Reward
 from models.policies.base_models.source import carry_source
-from models.policies.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
+from models.policies.build import (
+    LoraSettings,
+    PolicySettings,
+    load_causal_model,
+    new_policy,
+    open_policy,
+)
 from models.policies.fitted_tokenizer import fitted_tokenizer
 from models.policies.folder import given_folder, save_model_folder
+from models.policies.trained_parts import set_to_learn
 from models.policies.untouched import holds_weights_of, save_with_weights_of
 from models.policies.weights import plain_model
 from models.text.bridge import Role
@@ -152,6 +160,7 @@ def _fine_tune(
         result=(folder / "fitted").absolute(),
         settings=settings,
         adapter=adapter_of(policy),
+        parts=policy.train if policy.base is not None else ALL_PARTS,
         train=train,
         judged=held_out if len(held_out) else train.take(list(range(min(200, len(train))))),
     )
@@ -168,7 +177,7 @@ def _fine_tune(
             for made in (fit.start, fit.result):
                 shutil.rmtree(made)
         else:
-            model = with_adapter(model, fit.adapter, fit.seed) if fit.adapter else model
+            model = set_to_learn(model, fit.adapter, fit.parts, fit.seed)
             autocast = learner_autocast(policy.precision, model, home, run_id)
             measured = fit_and_judge(model, fit, autocast, report)
     return model, {f"warm_start/{name}": value for name, value in measured.items()}

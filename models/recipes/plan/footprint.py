@@ -33,8 +33,9 @@ from models.learner.log_probs import plain_inner, row_states
 from models.learner.logit_blocks import block_shape
 from models.learner.recompute import layers_of, recomputing
 from models.method.slots import companions_of, reference_is_read_alone
-from models.policies.build import new_shapes, with_adapter
+from models.policies.build import new_shapes
 from models.policies.rounded import rounded_layers
+from models.policies.trained_parts import set_to_learn
 from models.recipes.plan.alive import Alive
 from models.recipes.plan.configs import judge_config
 from models.recipes.schema import Recipe
@@ -209,8 +210,8 @@ def learning_parts(model: nn.Module, learners: int, *, eight_bit: bool) -> dict[
 
 
 def adapted(policy: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
-    """Add the recipe's adapters, if it has any."""
-    return policy if recipe.policy.lora is None else with_adapter(policy, recipe.policy.lora, recipe.seed)
+    """Add the recipe's adapters, if it has any, and freeze the parts that do not learn."""
+    return set_to_learn(policy, recipe.policy.lora, recipe.policy.train, recipe.seed)
 
 
 def numbers_of(module: nn.Module) -> int:

@@ -131,7 +131,7 @@ def _warm_start(recipe: Recipe, given: PlanContext) -> Stage:
     adapters = recipe.policy.base is not None and recipe.policy.lora is not None
 
     def prepare(model: PreTrainedModel) -> PreTrainedModel:
-        return adapted(model, recipe) if adapters else model
+        return adapted(model, recipe) if recipe.policy.base is not None else model
 
     row = row_of(WARM_START, recipe, given)
     with torch.device("meta"):

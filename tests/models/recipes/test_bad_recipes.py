@@ -41,6 +41,8 @@ BAD = {
     "a long part": ("objective: " + "x" * 3000, r"objective\.name: 'x+\.\.\.x+' is not known"),
     "a part that is a number": ("objective: 3", "objective: "),
     "a part of two names": ("objective: {name: [grpo, dpo]}", "objective"),
+    "parts of a policy without a tower": ("policy: {train: [vision]}", r"policy\.train: the policy reads no images"),
+    "no part": ("policy: {train: []}", r"policy\.train: name at least one part"),
     # numbers
     "an infinite weight": ("rewards: [{name: exact_answer, weight: .inf}]", r"rewards\.0\.weight: inf is not a finite"),
     "1e400": (
