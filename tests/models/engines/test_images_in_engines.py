@@ -1,5 +1,6 @@
 """Engines for policies that read images: completions, log-probs and new weights, for each family of base models."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,16 @@ import pytest
 import torch
 
 from models.base.errors import UserError
+from models.base.images import images_in
+from models.base.picture_processor import PictureProcessor
+from models.engines.canary import TOLERANCE, canary_gap, check, fixed_tokens
 from models.engines.engine import CompletionRequest, EngineSettings, Sampling, TokenSampling
 from models.engines.open_engine import open_engine
 from models.engines.transformers_engine import TransformersEngine
+from models.engines.vllm_engine import VllmEngine
+from models.learner import image_features
 from models.learner.log_probs import completion_log_probs
+from models.learner.model_parts import part_of
 from models.learner.packing import Sequences
 from models.policies.build import open_policy
 from models.text.encoding import Codec
@@ -68,6 +75,56 @@ def test_greedy_completions_are_those_of_the_familys_own_processor_and_model(fam
         torch.testing.assert_close(completion.log_probs, log_probs.detach().cpu(), atol=1e-4, rtol=0)
 
 
+class FaultyEngine(TransformersEngine):
+    """An engine that scores with a planted fault."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
+        with pytest.MonkeyPatch.context() as patch:
+            self.plant(patch)
+            return super().score(prompts, completions)
+
+
+def swap_images(patch: pytest.MonkeyPatch) -> None:
+    names = {name: images_in(WIDE + HIGH)[1 - number] for number, name in enumerate(images_in(WIDE + HIGH))}
+    inputs = PictureProcessor.inputs
+    patch.setattr(PictureProcessor, "inputs", lambda self, name: inputs(self, names[name]))
+
+
+def ignore_axes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(image_features, "positions_with_axes", lambda positions, spans, grids: positions)
+
+
+FAULTS = [(name, "stale tower") for name in FAMILIES]
+FAULTS += [(name, "swapped images") for name in ("idefics3", "smolvlm", "llava")]  # pictures of equal length
+FAULTS += [(name, "wrong positions") for name in ("qwen2_5_vl", "qwen3_vl")]  # the families with axes
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS, ids=" ".join)
+def test_the_canary_finds_a_planted_fault(name: str, fault: str, tmp_path: Path) -> None:
+    base = save_base(name, tmp_path / "base")
+    policy, tokenizer = open_policy(base)
+    model, codec = placed(policy), Codec(tokenizer)
+    rows = fixed_tokens(codec.prompts(TEXTS[:2]), end=1)
+    engine = FaultyEngine(base, SETTINGS, end=1)
+    engine.plant = lambda patch: None
+    tolerance = TOLERANCE[None]
+    check(canary_gap(engine, model, rows, None), tolerance, 0)
+    if fault == "stale tower":
+        old = {key: value.clone() for key, value in model.state_dict().items() if part_of(key) != "language"}
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(torch.randn_like(weight), alpha=0.05)
+        engine.load(model.state_dict().items(), 1)
+        check(canary_gap(engine, model, rows, None), tolerance, 1)
+        engine.load({**model.state_dict(), **old}.items(), 1)
+    else:
+        engine.plant = swap_images if fault == "swapped images" else ignore_axes
+    with pytest.raises(UserError, match="engine and learner differ by"):
+        check(canary_gap(engine, model, rows, None), tolerance, 1)
+
+
 def test_a_gated_policy_that_reads_images_is_refused(base: Path, tmp_path: Path) -> None:
     from models.policies.use import PolicyUse, write_use
 
@@ -78,6 +135,34 @@ def test_a_gated_policy_that_reads_images_is_refused(base: Path, tmp_path: Path)
             open_engine(base, SETTINGS, longest=64, end=1, seed=0)
     finally:
         write_use(base, PolicyUse())
+
+
+@NO_VLLM
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_vllm_with_outputs_of_the_old_tower_raises_at_the_canary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = save_base("idefics3", tmp_path / "base")
+    policy, tokenizer = open_policy(base)
+    model: Any = placed(policy)
+    rows = fixed_tokens(Codec(tokenizer).prompts(TEXTS[:2]), end=1)
+    settings = EngineSettings(name="vllm", max_sequences=8, precision="float32")
+    engine: Any = VllmEngine(base, settings, longest=64, end=1, seed=0)
+    try:
+        assert canary_gap(engine, model, rows, None) < TOLERANCE[None]
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if part_of(name) != "language":
+                    weight.add_(torch.randn_like(weight), alpha=0.1)
+        engine.load(list(model.state_dict().items()), 1)
+        assert canary_gap(engine, model, rows, None) < TOLERANCE[None]
+        monkeypatch.setattr(engine.engine.llm_engine, "reset_encoder_cache", lambda: None)
+        engine.load(list(model.state_dict().items()), 2)
+        with pytest.raises(RuntimeError, match="Encoder cache miss"):  # the caller starts another engine
+            canary_gap(engine, model, rows, None)
+    finally:
+        engine.close()
 
 
 @NO_VLLM
