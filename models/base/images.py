@@ -111,6 +111,11 @@ def open_table(file: Path) -> None:
         _KNOWN.tables.add(key)
 
 
+def table_names(file: Path) -> list[str]:
+    """Return the names of the images in a table; none if the file is not there. Raises the errors of `open_images`."""
+    return [name for name, _ in read_images(file)] if file.is_file() else []
+
+
 def read_images(file: Path) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each image of a table.
 

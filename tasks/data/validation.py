@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from models.base.atomic_write import replace_file, replace_folder
 from models.base.errors import UserError
-from models.base.images import open_images
+from models.base.images import IMAGES, open_images, table_names
 from models.base.package_files import PROJECT
 from models.datasets import quarantine
 from models.datasets.image_table import copy_images
@@ -148,7 +148,9 @@ def validate(
         checked.append(_check(source, read[source.kind], look, checker, advance, PieceVerdicts(pieces)))
     docs = out / "data_docs" / "index.html"
     docs.parent.mkdir()
-    docs.write_text(page(folder.name, [file.findings for file in checked], settings.model_dump()), encoding="utf-8")
+    images = table_names(folder / IMAGES)
+    whole = page(folder.name, [file.findings for file in checked], settings.model_dump(), images)
+    docs.write_text(whole, encoding="utf-8")
 
     failures = {file.failures.file: file.failures for file in checked}
     stops = [stop for file in checked for stop in file.stops]

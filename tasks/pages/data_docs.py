@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from models.datasets.suites import DataCheck
 from tasks.data.expectations import Failing
 from tasks.pages.html_page import escaped, whole_page
+from tasks.pages.thumbnails import sample_of_images, with_thumbnails
 
 LONGEST_VALUE = 200
 """Maximum number of characters that are shown of a failing value."""
@@ -49,19 +50,21 @@ class FileFindings:
         return sum(not finding.held and finding.check.severity == "warning" for finding in self.findings)
 
 
-def page(data: str, files: Sequence[FileFindings], bounds: Mapping[str, Any]) -> str:
+def page(data: str, files: Sequence[FileFindings], bounds: Mapping[str, Any], images: Iterable[str] = ()) -> str:
     """Render the whole page.
 
     Args:
         data: name of the data set.
         files: files in the order in which they are shown.
         bounds: the settings that checks name as parameters.
+        images: names of the images of the data set.
     """
     rows, checks = sum(file.rows for file in files), sum(len(file.findings) for file in files)
     failed, warned = sum(file.failed for file in files), sum(file.warned for file in files)
     verdict = "every expectation holds" if not failed + warned else f"{failed} fail, {warned} warn"
     lead = f"{rows:,} rows in {len(files)} files checked against {checks} expectations: {verdict}."
-    return whole_page(f"Data Docs: {data}", lead, f"{_overview(files)}{''.join(_file(file, bounds) for file in files)}")
+    sections = "".join(_file(file, bounds) for file in files)
+    return whole_page(f"Data Docs: {data}", lead, f"{_overview(files)}{sections}{sample_of_images(images)}")
 
 
 def _overview(files: Sequence[FileFindings]) -> str:
@@ -97,7 +100,7 @@ def _finding(finding: Finding, bounds: Mapping[str, Any]) -> str:
     if finding.failing:
         shown = "".join(
             f"<tr><td class='number'>{value.row}</td><td><code>{escaped(value.id)}</code></td>"
-            f"<td><pre>{escaped(value.value[:LONGEST_VALUE])}</pre></td></tr>"
+            f"<td><pre>{with_thumbnails(value.value[:LONGEST_VALUE])}</pre></td></tr>"
             for value in finding.failing
         )
         remaining = finding.count - len(finding.failing)

@@ -9,6 +9,7 @@ from models.datasets.schema import file_name
 from tasks.data.data_difference import DataDifference
 from tasks.pages.description import number, shortened
 from tasks.pages.html_page import escaped, table, whole_page
+from tasks.pages.thumbnails import with_thumbnails
 from tasks.registered.difference import CodeDifference, Difference, SettingDifference
 from tasks.registered.evaluation_difference import FlippedAnswer
 
@@ -99,7 +100,7 @@ def _answers(answers: Sequence[FlippedAnswer]) -> str:
     rows = [
         f"<tr><td><code>{escaped(entry.id)}</code></td>"
         + "".join(
-            f"<td><pre>{escaped(shortened(text, LONGEST))}</pre></td>"
+            f"<td><pre>{with_thumbnails(shortened(text, LONGEST))}</pre></td>"
             for text in (entry.prompt, entry.expected, entry.before, entry.after)
         )
         + "</tr>"

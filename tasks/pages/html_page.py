@@ -21,7 +21,7 @@ td.number, th.number { text-align: right; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; background: #f5f7fa; border-radius: 4px; padding: .1rem .3rem; }
 pre { padding: .4rem .6rem; margin: .2rem 0; white-space: pre-wrap; overflow-wrap: anywhere; }
 summary { cursor: pointer; color: #52606d; } .why { color: #52606d; }
-a { color: #0b7285; text-decoration: none; }
+a { color: #0b7285; text-decoration: none; } img { border: 1px solid #e4e7eb; margin: .15rem; }
 """
 
 

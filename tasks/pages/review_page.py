@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tasks.pages.html_page import escaped, table, whole_page
+from tasks.pages.thumbnails import with_thumbnails
 from tasks.people.people_say import ReviewSummary, Row
 
 
@@ -59,5 +60,5 @@ def _answer(row: Row) -> str:
     blocks = "".join(f"<p>{name}</p><pre>{escaped(str(text))}</pre>" for name, text in texts)
     comment = f"<p>{escaped(str(row['comment']))}</p>" if row["comment"] else ""
     head = f"{row['problem']}: {_LABELS[str(row['preferred'])]}, {row['reviewer']}, {row['date']}"
-    prompt = f"<pre>{escaped(str(row['prompt']))}</pre>"
+    prompt = f"<pre>{with_thumbnails(str(row['prompt']))}</pre>"
     return f"<details><summary>{escaped(head)}</summary>{prompt}{blocks}{comment}</details>"

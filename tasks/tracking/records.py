@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError
+from models.base.thumbnails import first_image, thumbnail
 from tasks.tracking import runs, store
 from tasks.tracking.metrics import MOST_KEYS, clean_key
 from tasks.tracking.mirrors import mirrored
@@ -23,6 +24,8 @@ NOTE = "mlflow.note.content"
 """MLflow's tag for the description of a run."""
 TABLES = "mlflow.loggedArtifacts"
 """MLflow's tag with the list of a run's artifacts that are tables."""
+PICTURE = "picture"
+"""Column of a table with the first image of each row."""
 REPORT = "report.md"
 """Artifact with the whole description if the tag holds only its beginning."""
 
@@ -122,6 +125,7 @@ def log_table(run_id: str, path: str, rows: Sequence[Mapping[str, Any]]) -> None
     """
     if PurePosixPath(path).suffix != ".json":
         raise ValueError(f"a table is a .json file, not {path!r}")
+    rows = _with_pictures(run_id, path, rows)
     columns = list(dict.fromkeys(column for row in rows for column in row))
     body = {"columns": columns, "data": [[_cell(row.get(column)) for column in columns] for row in rows]}
     log_text(run_id, path, json.dumps(body, ensure_ascii=False))
@@ -183,7 +187,29 @@ def first_sections(markdown: str, longest: int, ending: str) -> str:
     return (markdown[:cut] if cut > 0 else markdown[:room]) + ending
 
 
+def _with_pictures(run_id: str, path: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Put the picture of each row first, if all rows refer to images, as MLflow shows them in tables.
+
+    The pictures are logged as files, each once.
+    """
+    names = list(map(first_image, rows))
+    if not rows or None in names:  # MLflow takes a column of pictures only if every row has one
+        return rows
+    folder = PurePosixPath("table_images", path).with_suffix("")
+    shown: dict[str, dict[str, str]] = {}
+    for name in filter(None, dict.fromkeys(names)):
+        if (picture := thumbnail(name)) is None:
+            return rows
+        files = {"filepath": f"{folder}/{name}.png", "compressed_filepath": f"{folder}/{name}.webp"}
+        for file in files.values():
+            store.patiently(store.client().log_image, run_id, picture, file)
+        shown[name] = {"type": "image", **files}
+    return [{PICTURE: shown[name or ""], **row} for name, row in zip(names, rows, strict=True)]
+
+
 def _cell(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("type") == "image":
+        return value
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

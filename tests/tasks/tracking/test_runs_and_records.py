@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from models.base.errors import UserError
 from tasks.tracking import process, records, runs, store, summaries, tags
+from tests.support.vision_families import random_picture
 
 ROOT = Path(__file__).resolve().parents[3]
 CHILD = """
@@ -123,6 +125,29 @@ def test_a_mapping_whose_keys_are_no_names_is_one_parameter_that_reads_as_it_is(
 def test_more_parameters_than_a_batch_takes_are_all_logged(home: Path):
     run_id = runs.open_flow_run("e", "n", params={f"p{number}": number for number in range(250)})
     assert len(store.client().get_run(run_id).data.params) == 250
+
+
+def test_rows_that_refer_to_images_begin_with_the_picture(home: Path, tmp_path: Path) -> None:
+    run_id = runs.open_flow_run("e", "one")
+    first, second = random_picture(40, 20, 0), random_picture(8, 8, 1)
+    rows = [{"prompt": f"{first} how many", "tokens": 3}, {"prompt": f"{second} where", "tokens": 4}]
+    records.log_table(run_id, "samples/one.json", [*rows, rows[0]])
+    table = records.read_table(run_id, "samples/one.json")
+    assert [list(row) for row in table] == [["picture", "prompt", "tokens"]] * 3
+    assert [{key: row[key] for key in ("prompt", "tokens")} for row in table] == [*rows, rows[0]]
+    assert table[0]["picture"] == table[2]["picture"] != table[1]["picture"]
+    sizes = []
+    for row in table[:2]:
+        assert row["picture"]["type"] == "image"
+        for key in ("filepath", "compressed_filepath"):
+            file = records.fetch_artifact(run_id, row["picture"][key], tmp_path)
+            assert file is not None
+            with Image.open(file) as picture:
+                sizes.append(picture.size)
+    assert sizes == [(96, 48), (96, 48), (96, 96), (96, 96)]
+    unknown = {"prompt": f"<image:{'0' * 32}> how many", "tokens": 5}
+    records.log_table(run_id, "samples/two.json", [rows[0], unknown])  # MLflow takes all pictures of a column, or none
+    assert records.read_table(run_id, "samples/two.json") == [rows[0], unknown]
 
 
 def test_a_table_comes_back_and_logging_it_again_replaces_it(home: Path):
