@@ -33,7 +33,8 @@ def decoded(content: bytes, place: str, size: int | None = None) -> Image:
 
     opened = _opened(content, place)
     try:
-        if (frames := int(getattr(opened, "n_frames", 1))) > 1:
+        frames = int(getattr(opened, "n_frames", 1))
+        if frames > 1 and opened.format != "MPO":  # a telephone's JPEG file; its first frame is the photograph
             raise UserError(f"{place}: animated, with {frames} frames; give one picture for each")
         opened.load()
         picture = ImageOps.exif_transpose(opened)
