@@ -61,6 +61,27 @@ def size_of(content: bytes, place: str) -> tuple[int, int]:
     return _opened(content, place).size
 
 
+def perceptual_hash(content: bytes, place: str) -> int:
+    """Return 64 bits that change little if a picture is scaled, compressed again or made brighter (difference hash).
+
+    Each bit tells whether a pixel of the picture, scaled to 9 x 8 grey values, is darker than its neighbour on the
+    right.
+
+    Args:
+        content: bytes of a PNG or JPEG file.
+        place: name of the image, for the error message.
+
+    Raises:
+        UserError: see `decoded`.
+    """
+    from PIL import Image
+
+    grey = decoded(content, place).convert("L").resize((9, 8), Image.Resampling.BOX)
+    values = list(grey.tobytes())
+    bits = [values[9 * row + column] < values[9 * row + column + 1] for row in range(8) for column in range(8)]
+    return sum(bit << number for number, bit in enumerate(bits))
+
+
 def _opened(content: bytes, place: str) -> Image:
     """Open an image without decoding it; see `size_of`."""
     from PIL import Image, UnidentifiedImageError

@@ -15,6 +15,7 @@ Great Expectations then checks these columns, in addition to the raw ones, with 
     prompt_not_held_out     no split that is held out further has the prompt (train: validation, gate;
                             validation: gate)
     prompt_shares_no_ngram  nor any n-gram of it                              (settings.ngram > 0)
+    images_not_held_out     nor an image that looks like one of its images     (settings.image_distance is set)
     image_count             number of images of the prompt                     (only if the data set has images)
     image_edge              its smallest width or height, in pixels; without an image as large as any
     level_share flaw_share  share of the rows with this row's label among those with one (only if labels are known)
@@ -27,14 +28,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from models.base.images import content_of, images_in
-from models.base.pictures import MOST_PIXELS, size_of
+from models.base.pictures import MOST_PIXELS, perceptual_hash, size_of
 from models.datasets.hashes import NOTHING, Hashes, hashes_of, repeated, within
 from models.datasets.normalise import ngrams, normalise
 from models.datasets.repeated_problems import is_first
@@ -52,6 +54,7 @@ COMPUTED = {
     "chosen_is_longer": "chosen",
     "prompt_not_held_out": "prompt",
     "prompt_shares_no_ngram": "prompt",
+    "images_not_held_out": "prompt",
     "image_count": "prompt",
     "image_edge": "prompt",
     "level_share": "level",
@@ -78,6 +81,10 @@ class Neighbours:
     """Split -> hashes of their n-grams; empty if `ngram` is 0."""
     ngram: int
     """Words of an n-gram; 0 if only whole prompts are compared."""
+    held_out_images: Mapping[str, Hashes] = field(default_factory=dict)
+    """Split -> perceptual hashes of the images of the splits held out further; empty if images are not compared."""
+    image_distance: int | None = None
+    """Bits in which the hashes of images that look alike may differ; None if images are not compared."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,9 @@ class Facts:
     """Whether prompts may refer to images."""
 
 
-def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Neighbours:
+def neighbours_of(
+    frames: Iterable[tuple[str, pd.DataFrame]], ngram: int, image_distance: int | None = None
+) -> Neighbours:
     """Collect the data with which rows are compared. Time is linear in the words of the held-out prompts; a row takes
     eight bytes for its id, a held-out prompt eight for itself and for each of its n-grams.
 
@@ -102,10 +111,12 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
         frames: split ("train", "validation" or "gate") and rows of every file of the data set, in pieces; with the
             columns `id` and `prompt`. Iterated a second time if ids may be repeated.
         ngram: words of the n-grams to compare; 0 for whole prompts only.
+        image_distance: bits in which the hashes of images that look alike may differ; None: images are not compared.
     """
     ids: list[Hashes] = []
     prompts: dict[str, list[Hashes]] = {split: [] for split in SPLITS}
     grams: dict[str, list[Hashes]] = {split: [] for split in SPLITS}
+    images: dict[str, list[Hashes]] = {split: [] for split in SPLITS}
     for split, frame in frames:
         ids.append(hashes_of([text for text in _texts(frame, "id") if text.strip()]))
         if split != "train":
@@ -114,6 +125,9 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
             if ngram:
                 held = [gram for text in plain for gram in ngrams(text, ngram)]
                 grams[split].append(np.unique(hashes_of(held)))
+            if image_distance is not None:
+                names = {name for prompt in _texts(frame, "prompt").unique() for name in images_in(prompt)}
+                images[split].append(np.array([_looks(name) for name in sorted(names)], dtype=np.uint64))
     suspect = repeated(ids)
     counts: Counter[str] = Counter()
     if len(suspect):
@@ -125,6 +139,8 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
         held_out={split: _further(split, prompts) for split in SPLITS},
         held_out_ngrams={split: _further(split, grams) for split in SPLITS},
         ngram=ngram,
+        held_out_images={split: _further(split, images) for split in SPLITS},
+        image_distance=image_distance,
     )
 
 
@@ -190,6 +206,8 @@ def computed_columns(
         columns |= _images(frame)
     if split != "gate":
         columns |= _leakage(frame, neighbours, split)
+        if facts.has_images and neighbours.image_distance is not None:
+            columns["images_not_held_out"] = _images_apart(frame, neighbours, split)
     for name, counts in facts.labels.items():
         if total := sum(counts.values()):
             shares = {label: count / total for label, count in counts.items()}
@@ -243,6 +261,20 @@ def _images(frame: pd.DataFrame) -> dict[str, pd.Series]:
     edges = {name: min(size_of(content_of(name), f"image {name}")) for name in distinct}
     smallest = [min((edges[name] for name in names), default=MOST_PIXELS) for names in named]
     return {"image_count": named.map(len), "image_edge": pd.Series(smallest, index=frame.index)}
+
+
+@lru_cache(maxsize=1 << 16)
+def _looks(name: str) -> int:
+    return perceptual_hash(content_of(name), f"image {name}")
+
+
+def _images_apart(frame: pd.DataFrame, neighbours: Neighbours, split: str) -> pd.Series:
+    """Check that no image of a prompt looks like one of the splits held out further."""
+    held_out, distance = neighbours.held_out_images.get(split, NOTHING), neighbours.image_distance
+    named = _texts(frame, "prompt").map(images_in)
+    distinct = sorted({name for names in named for name in names})
+    alike = {name: bool((np.bitwise_count(held_out ^ np.uint64(_looks(name))) <= distance).any()) for name in distinct}
+    return named.map(lambda names: not any(alike[name] for name in names)).astype(bool)
 
 
 def _further(split: str, of: Mapping[str, Sequence[Hashes]]) -> Hashes:

@@ -42,6 +42,14 @@ class ValidationSettings(BaseModel):
     construction, so the default is 0.
     """
 
+    image_distance: int | None = Field(None, ge=0, le=63)
+    """Bits in which the perceptual hashes of a train image and a held-out image may differ for them to count as the
+    same, out of 64. None: images are compared only as part of their prompts.
+
+    4 finds copies that were scaled or compressed again. Drawings with much empty space have similar hashes by
+    construction, so the default is None.
+    """
+
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> ValidationSettings:
         for low, high in (("min_label_share", "max_label_share"), ("min_longer_share", "max_longer_share")):

@@ -131,7 +131,7 @@ def validate(
     (out / "quarantine.parquet").unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
 
-    neighbours = neighbours_among(_IdsAndPrompts(sources, others), settings.ngram)
+    neighbours = neighbours_among(_IdsAndPrompts(sources, others), settings.ngram, settings.image_distance)
     context = expectations.open_context()
     checked: list[_Findings] = []
     for source in sources:

@@ -1,9 +1,11 @@
 """Validation of data with images: too many or too small ones set a row aside, and the table of images comes along."""
 
+from io import BytesIO
 from pathlib import Path
+from random import Random
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageEnhance
 
 from models.answers.answers import extract_answer
 from models.base.errors import UserError
@@ -55,3 +57,49 @@ def test_without_a_table_of_images_there_are_no_such_checks(folder: Path) -> Non
     (folder / "data" / IMAGES).unlink()
     report = validate(folder / "data", settings, words, extract_answer, folder / "out")  # type: ignore[arg-type]
     assert report.passed and not (folder / "out" / "clean" / IMAGES).exists()
+
+
+def landscape(seed: int, size: int = 64) -> Image.Image:
+    """Return a picture of soft blots, as photographs have."""
+    blots = Image.frombytes("RGB", (8, 8), Random(seed).randbytes(192))
+    return blots.resize((size, size), Image.Resampling.BICUBIC)
+
+
+def encoded(picture: Image.Image, kind: str = "PNG", **options: int) -> bytes:
+    file = BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def test_a_train_image_that_looks_like_a_held_out_one_is_set_aside(tmp_path: Path) -> None:
+    held_out, other = landscape(0), landscape(1)
+    turned_down = ImageEnhance.Brightness(held_out).enhance(0.8)
+    images = {
+        "itself": encoded(held_out),
+        "scaled": encoded(held_out.resize((200, 150))),
+        "compressed": encoded(held_out, "JPEG", quality=30),
+        "darker": encoded(turned_down),
+        "other": encoded(other),
+        "turned": encoded(held_out.transpose(Image.Transpose.FLIP_LEFT_RIGHT)),
+    }
+
+    def row(name: str, content: bytes | None) -> dict[str, object]:
+        reference = "" if content is None else f"<image:{name_of(content)}> "
+        prompt = f"{reference}question about {name}"
+        return {"id": name, "prompt": prompt, "answer": "3", "level": 1, "tests": "", "entry_point": ""}
+
+    data = tmp_path / "data"
+    rows = [*(row(name, content) for name, content in images.items()), row("text", None)]
+    write_rows(data / "problems_train.parquet", rows, arrow_schema("problems"))
+    gate = [row("gate", encoded(held_out, "PNG", compress_level=1))]
+    write_rows(data / "problems_gate.parquet", gate, arrow_schema("problems"))
+    write_images(data / IMAGES, [*images.values(), encoded(held_out, "PNG", compress_level=1)])
+    loose = {"quarantine_share": 1.0, "min_label_share": 0, "max_label_share": 1}
+
+    def kept(out: str, **settings: object) -> list[str]:
+        chosen = ValidationSettings(**loose, **settings)  # type: ignore[arg-type]
+        validate(data, chosen, words, extract_answer, tmp_path / out)  # type: ignore[arg-type]
+        return [str(row["id"]) for row in read_rows(tmp_path / out / "clean", "problems", "train")]
+
+    assert kept("near", image_distance=4) == ["other", "turned", "text"]
+    assert kept("none") == [*images, "text"]

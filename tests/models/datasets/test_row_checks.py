@@ -55,7 +55,7 @@ def compute(frame: DataFrame, split: str = "validation", neighbours: Neighbours 
 
 
 def test_every_computed_column_is_known_and_can_occur() -> None:
-    leak = neighbours_of([("gate", problems(("a b", "")))], ngram=2)
+    leak = neighbours_of([("gate", problems(("a b", "")))], ngram=2, image_distance=0)
     frames = [problems(("q", "1")), demonstrations(("q", "so #### 1", "1")), preferences(("a", "b"))]
     seen = {name for frame in frames for name in compute(frame, "train", leak)}
     of_gate = replace(facts_of(frames[:1]), first_of_repeated={})
@@ -64,6 +64,7 @@ def test_every_computed_column_is_known_and_can_occur() -> None:
     seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer, check_answers=check))
     with_images = replace(of_gate, has_images=True)
     seen |= set(computed_columns("gate", frames[0], ALONE, with_images, words, extract_answer))
+    seen |= set(computed_columns("train", frames[0], leak, with_images, words, extract_answer))
     assert seen == set(COMPUTED)
 
 
