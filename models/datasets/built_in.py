@@ -39,6 +39,7 @@ TASK_SETS = (
     "routing",
     "scenes",
     "second_try",
+    "shape_boxes",
     "shop",
     "snippets",
     "tastes",

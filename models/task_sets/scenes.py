@@ -45,6 +45,8 @@ SMALLEST, LARGEST = 8, 12
 """Width of a shape less one, in pixels of a picture of 32."""
 Shape = tuple[str, str, int]
 """Colour, form and quarter of a shape."""
+Square = tuple[int, int, int]
+"""Left and top edge of the square around a shape, and its width less one, in pixels of a picture of 32."""
 Questions = dict[Kind, dict[str, list[str]]]
 """Kind of question -> answer -> questions."""
 
@@ -64,7 +66,7 @@ class ScenesSettings(TaskSettings):
         (kind,) = random.choices(KINDS, [self.shares.get(each, 0.0) for each in KINDS])
         answer = random.choice(ANSWERS[kind])
         while True:
-            shapes, reference = picture(self.seed, random.randrange(self.pictures), self.pixels)
+            shapes, _, reference = picture(self.seed, random.randrange(self.pictures), self.pixels)
             if answer in (texts := questions(shapes)[kind]):
                 text = random.choice(texts[answer])
                 return Task(f"{reference} {text}", answer, KINDS.index(kind) + 1, ())
@@ -75,19 +77,25 @@ class ScenesSettings(TaskSettings):
 
     def split_of(self, task: Task) -> Split:
         """Return the split of a question, which is that of its picture."""
-        reference = REFERENCE.search(task.prompt)
-        assert reference is not None
-        return split_by_hash(reference[0])
+        return split_of_picture(task.prompt)
+
+
+def split_of_picture(prompt: str) -> Split:
+    """Return the split of the picture that a prompt refers to."""
+    reference = REFERENCE.search(prompt)
+    assert reference is not None
+    return split_by_hash(reference[0])
 
 
 @lru_cache(maxsize=1 << 17)
-def picture(seed: int, number: int, pixels: int) -> tuple[tuple[Shape, ...], str]:
-    """Return the shapes of a picture and its reference; the same arguments give the same picture."""
+def picture(seed: int, number: int, pixels: int) -> tuple[tuple[Shape, ...], tuple[Square, ...], str]:
+    """Return the shapes of a picture, their squares and its reference; the same arguments give the same picture."""
     random = Random(f"{seed}/picture/{number}")
     shapes = scene(random)
+    squares = squares_of(shapes, random)
     content = BytesIO()
-    painted(shapes, random, pixels).save(content, "PNG")
-    return shapes, reference_to(content.getvalue())
+    painted(shapes, squares, pixels).save(content, "PNG")
+    return shapes, squares, reference_to(content.getvalue())
 
 
 def scene(random: Random) -> tuple[Shape, ...]:
@@ -105,12 +113,22 @@ def scene(random: Random) -> tuple[Shape, ...]:
     return tuple((colour, form, quarter) for (colour, form), quarter in zip(looks, quarters, strict=True))
 
 
-def painted(shapes: tuple[Shape, ...], random: Random, pixels: int = 32) -> Image:
-    """Paint shapes on white, each at a random place of its quarter and of random width.
+def squares_of(shapes: tuple[Shape, ...], random: Random) -> tuple[Square, ...]:
+    """Choose a random width for each shape, and a random place in its quarter, in a picture of 32 pixels, [shapes]."""
+    squares = []
+    for _, _, quarter in shapes:
+        wide = random.randint(SMALLEST, LARGEST)
+        x, y = (16 * side + random.randint(1, 15 - wide) for side in (quarter % 2, quarter // 2))
+        squares.append((x, y, wide))
+    return tuple(squares)
+
+
+def painted(shapes: tuple[Shape, ...], squares: tuple[Square, ...], pixels: int = 32) -> Image:
+    """Paint shapes on white.
 
     Args:
         shapes: colour, form and quarter of each.
-        random: decides places and widths.
+        squares: result of `squares_of`.
         pixels: width and height of the picture.
     """
     from PIL import Image, ImageDraw
@@ -118,9 +136,7 @@ def painted(shapes: tuple[Shape, ...], random: Random, pixels: int = 32) -> Imag
     scale = pixels // 32
     picture = Image.new("RGB", (pixels, pixels), "white")
     draw = ImageDraw.Draw(picture)
-    for colour, form, quarter in shapes:
-        wide = random.randint(SMALLEST, LARGEST)
-        x, y = (16 * side + random.randint(1, 15 - wide) for side in (quarter % 2, quarter // 2))
+    for (colour, form, _), (x, y, wide) in zip(shapes, squares, strict=True):
         third, fill = wide // 3, COLOURS[colour]
         if form == "square":
             boxes = [(x, y, x + wide, y + wide)]

@@ -14,7 +14,7 @@ from models.learner.packing import Sequences
 from models.policies.build import SizeSettings, new_policy
 from models.policies.folder import save_model_folder
 from models.policies.vision import VisionSettings
-from models.task_sets.scenes import ANSWERS, KINDS, painted, questions, scene
+from models.task_sets.scenes import ANSWERS, KINDS, painted, questions, scene, squares_of
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tests.support.device_here import placed
@@ -50,7 +50,7 @@ def rows_about_scenes(pictures: int, each: int, seed: int = 0) -> list[tuple[str
     rows = []
     for _ in range(pictures):
         shapes = scene(random)
-        reference = reference_to(png(painted(shapes, random)))
+        reference = reference_to(png(painted(shapes, squares_of(shapes, random))))
         every = [
             (f"{reference} {text}", answer)
             for kind in KINDS

@@ -22,6 +22,7 @@ from models.task_sets.scenes import (
     picture,
     questions,
     scene,
+    squares_of,
 )
 
 SETTINGS = ScenesSettings(
@@ -74,7 +75,8 @@ def test_shapes_are_painted_in_their_quarters_and_in_their_colours(pixels: int) 
     half = pixels // 2
     for form, quarter in product(SHAPES, range(4)):
         colour = list(COLOURS)[quarter]
-        values = np.asarray(painted(((colour, form, quarter),), Random(5), pixels))
+        shapes = ((colour, form, quarter),)
+        values = np.asarray(painted(shapes, squares_of(shapes, Random(5)), pixels))
         coloured = (values != 255).any(-1)
         x, y = quarter % 2 * half, quarter // 2 * half
         inside = coloured[y : y + half, x : x + half]

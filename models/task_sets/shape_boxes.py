@@ -1,0 +1,71 @@
+"""Questions about where shapes are in a picture; the answer is the box around each of them, in pixels.
+
+    <image:9f86...> box of the red          3 4 12 13
+    <image:9f86...> boxes of red            3 4 12 13 ; 18 2 27 11
+
+A box is the left, top, right and bottom edge; boxes come from the top left to the bottom right, quarter by quarter. The
+pictures are those of `models.task_sets.scenes`, and belong to the same splits there. The level is the number of boxes.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Annotated
+
+from pydantic import Field
+
+from models.datasets.schema import SOUND, Split
+from models.task_sets.drawing import Task, TaskSettings
+from models.task_sets.scenes import Shape, Square, picture, split_of_picture
+
+
+class ShapeBoxesSettings(TaskSettings):
+    """The section `shape_boxes` of params.yaml."""
+
+    pixels: Annotated[int, Field(ge=32, le=1024, multiple_of=32)] = 32
+    """Width and height of a picture."""
+    pictures: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Number of pictures that questions are drawn about, of all splits together."""
+    several: Annotated[float, Field(ge=0.0, le=1.0)]
+    """Share of the questions with two or more boxes."""
+
+    def draw(self, random: Random) -> Task:
+        """Draw a question: first whether it is about several shapes, then a picture, then a property."""
+        several = random.random() < self.several
+        while True:
+            shapes, squares, reference = picture(self.seed, random.randrange(self.pictures), self.pixels)
+            every = boxes_of(shapes, squares, self.pixels)
+            found = {word: boxes for word, boxes in every.items() if (len(boxes) > 1) == several}
+            if found:
+                word = random.choice(sorted(found))
+                question = f"boxes of {word}" if several else f"box of the {word}"
+                return Task(f"{reference} {question}", answer_of(found[word]), len(found[word]), ())
+
+    def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
+        """Return the answer, without a flaw."""
+        return SOUND, (task.answer,)
+
+    def split_of(self, task: Task) -> Split:
+        """Return the split of a question, which is that of its picture."""
+        return split_of_picture(task.prompt)
+
+
+def boxes_of(
+    shapes: tuple[Shape, ...], squares: tuple[Square, ...], pixels: int = 32
+) -> dict[str, list[tuple[int, int, int, int]]]:
+    """Return the boxes of all shapes with each colour and each form of a picture, in the order of their quarters."""
+    scale = pixels // 32
+    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    for (colour, form, _), (x, y, wide) in sorted(zip(shapes, squares, strict=True), key=lambda each: each[0][2]):
+        box = (scale * x, scale * y, scale * (x + wide), scale * (y + wide))
+        for word in (colour, form):
+            found.setdefault(word, []).append(box)
+    return found
+
+
+def answer_of(boxes: list[tuple[int, int, int, int]]) -> str:
+    """Write boxes as an answer."""
+    return " ; ".join(" ".join(map(str, box)) for box in boxes)
+
+
+SETTINGS = ShapeBoxesSettings
