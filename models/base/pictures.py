@@ -64,7 +64,7 @@ def size_of(content: bytes, place: str) -> tuple[int, int]:
 def perceptual_hash(content: bytes, place: str) -> int:
     """Return 64 bits that change little if a picture is scaled, compressed again or made brighter (difference hash).
 
-    Each bit tells whether a pixel of the picture, scaled to 9 x 8 grey values, is darker than its neighbour on the
+    Each bit states whether a pixel of the picture, scaled to 9 x 8 grey values, is darker than its neighbour on the
     right.
 
     Args:

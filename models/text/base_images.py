@@ -157,7 +157,7 @@ def _edge(value: Any) -> int:
 
 
 def _json(base: str | Path, name: str, *, revision: str) -> dict[str, Any] | None:
-    """Return a JSON object of a model folder or a hub model; None if there is no such file."""
+    """Return a JSON object of a model folder or a hub model; None if the file does not exist."""
     from transformers.utils.hub import cached_file
 
     try:

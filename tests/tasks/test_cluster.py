@@ -29,7 +29,6 @@ from models.recipes.load import load_recipe
 from tasks.compute import shared_engine
 from tasks.steps import fine_tune
 from tests.support.tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
-from tests.support.tiny_vision import rows_about_scenes, tiny_vision_policy
 
 ray = pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.compute.cluster import Cluster, connected, placed_fleet  # noqa: E402 - imports ray
@@ -150,23 +149,6 @@ def test_placed_engines_say_what_one_says_here_to_the_last_bit_whatever_dies_and
     assert not [process for process in {*started, *left} if process.is_running()]
     assert dict(os.environ) == environment and signal.getsignal(signal.SIGTERM) is handler
     assert not list(home.iterdir()), "Ray's token would lie there"
-
-
-@pytest.mark.thorough
-def test_a_placed_engine_gets_the_images_of_prompts(tmp_path: Path) -> None:
-    model, codec = tiny_vision_policy(torch.float32)
-    save_model_folder(model, codec.tokenizer, tmp_path / "policy")
-    prompts = codec.prompts([text for text, _ in rows_about_scenes(pictures=3, each=2)])
-    alone = open_engine(tmp_path / "policy", PLAIN, longest=64, end=1, seed=0)
-    with connected(None) as cluster:
-        fleet = placed_fleet(cluster, TWO, order(tmp_path / "policy"))
-        assert contents(fleet.generate(prompts, SAMPLING, 5)) == contents(alone.generate(prompts, SAMPLING, 5))
-        scores, expected = (engine.score(prompts, [[5, 6]] * 6) for engine in (fleet, alone))
-        assert all(row == pytest.approx(other, abs=1e-5) for row, other in zip(scores, expected, strict=True))
-        (again,) = codec.prompts([rows_about_scenes(pictures=1, each=1, seed=9)[0][0]])
-        assert contents(fleet.generate([again], SAMPLING, 5)) == contents(alone.generate([again], SAMPLING, 5))
-        fleet.close()
-    alone.close()
 
 
 def broken(folder: Path) -> Path:

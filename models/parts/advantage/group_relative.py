@@ -11,6 +11,12 @@ The divisor of a distance from the mean is set by `scale`:
              grad log p = sum over k >= 1 of grad pass@k / k; hard prompts weigh more, by 1 / p
     none     nothing: the unbiased form of Dr. GRPO (arXiv 2503.20783)
 
+With `difficulty` the advantages of a prompt are weighted by its difficulty, from the mean p of its rewards. They must
+be from 0 to 1:
+
+    middle   4 p (1 - p): prompts that are right half of the time weigh most (Observe-R1, paper 65, arXiv 2506.16760)
+    hard     exp(1 - p): the lower the rewards, the more (UniVG-R1, paper 234, arXiv 2505.14231)
+
 The deviation is that of the group or batch itself (`n`) or the estimate for its population (`n-1`), which most
 published code uses: it is larger by sqrt(G / (G - 1)), that is by 7 % at G = 8 and by 41 % at G = 2 (without epsilon).
 """
@@ -45,6 +51,10 @@ class GroupRelative(KlInReward, CompletionAdvantage):
     epsilon: NonNegativeFloat = 1e-4
     """Added to the divisor; keeps the division finite if rewards hardly spread or are near zero."""
 
+    difficulty: Literal["none", "middle", "hard"] = "none"
+    """Weight of a prompt: none: all the same; middle: most at a mean reward of one half; hard: more the lower the mean
+    reward."""
+
     def __post_init__(self) -> None:
         """Raise an error if the divisor may be negative."""
         if self.scale == "mean" and self.kl_in_reward:
@@ -60,7 +70,7 @@ class GroupRelative(KlInReward, CompletionAdvantage):
         scored = self._penalised(resources, scored)
         groups = scored.groups
         mean = group_mean(scored.rewards, groups)
-        centred = scored.rewards - mean
+        centred = (scored.rewards - mean) * self._weights(scored, mean)
         if self.scale == "none":
             return centred
         if self.scale == "mean":
@@ -72,6 +82,18 @@ class GroupRelative(KlInReward, CompletionAdvantage):
             sizes = group_sum(torch.ones_like(variance), members)
             variance = variance * sizes / (sizes - 1).clamp(min=1)
         return centred / (variance.sqrt() + self.epsilon)
+
+    def _weights(self, scored: Scored, mean: Tensor) -> Tensor:
+        """Return the weight of each completion's prompt, [completions]."""
+        if self.difficulty == "none":
+            return torch.ones_like(mean)
+        for rollout, reward in zip(scored.rollouts, scored.rewards.tolist(), strict=True):
+            if not 0.0 <= reward <= 1.0:
+                raise UserError(
+                    f"advantage.difficulty: {rollout.problem.id} has a reward of {reward:.4g}; with {self.difficulty} "
+                    "rewards must be from 0 to 1"
+                )
+        return 4.0 * mean * (1.0 - mean) if self.difficulty == "middle" else torch.exp(1.0 - mean)
 
 
 def _require_no_negative(scored: Scored) -> None:

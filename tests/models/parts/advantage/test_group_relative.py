@@ -30,6 +30,27 @@ def test_by_hand() -> None:
     )
 
 
+def test_the_weights_of_difficulty_by_hand() -> None:
+    rewards = numbers(1, 0, 0, 0, 1, 1, 1, 0.2)  # mean rewards: 1/4 and 4/5
+    given, plain = (
+        scored(rewards, [4, 4]),
+        GroupRelative(scale="none").of_completions(make_resources(), scored(rewards, [4, 4])),
+    )
+    middle = GroupRelative(scale="none", difficulty="middle").of_completions(make_resources(), given)
+    torch.testing.assert_close(middle, plain * numbers(*[0.75] * 4, *[0.64] * 4), rtol=0, atol=1e-12)
+    hard = GroupRelative(scale="none", difficulty="hard").of_completions(make_resources(), given)
+    torch.testing.assert_close(hard, plain * numbers(*[0.75] * 4, *[0.2] * 4).exp(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(group_mean(hard, given.groups), torch.zeros_like(hard), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("difficulty", ["middle", "hard"])
+@pytest.mark.parametrize("reward", [-0.5, 1.5])
+def test_difficulty_needs_rewards_from_zero_to_one(difficulty: Literal["middle", "hard"], reward: float) -> None:
+    given = scored(numbers(reward, 0.5), [2])
+    with pytest.raises(UserError, match=rf"advantage\.difficulty: .* has a reward of {reward}; with {difficulty}"):
+        GroupRelative(difficulty=difficulty).of_completions(make_resources(), given)
+
+
 @pytest.mark.parametrize("scale", ["group", "none"])
 def test_the_mean_of_every_group_is_zero(scale: Literal["group", "batch", "mean", "none"]) -> None:
     rewards = torch.randn(12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
