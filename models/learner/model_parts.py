@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
 Part = Literal["language", "connector", "vision"]
 ALL_PARTS: tuple[Part, ...] = ("language", "connector", "vision")

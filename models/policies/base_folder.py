@@ -15,6 +15,7 @@ from typing import Any
 from models.base.errors import UserError, listed, shortened
 from models.base.strict_json import JsonError, parse_json
 from models.base.weights_header import tensor_shapes
+from models.learner.model_parts import part_of
 from models.policies.folder import check_model_folder
 
 TOKENIZERS = (
@@ -71,7 +72,8 @@ def check_base_folder(folder: Path, *, chat: bool = False) -> tuple[int | None, 
     text = config["text_config"] if isinstance(config.get("text_config"), dict) else config
     shapes = _shapes(folder)
     if "quantization_config" not in config:
-        _check_shapes(folder, text, shapes)
+        of_text = {name: shape for name, shape in shapes.items() if part_of(name) == "language"}
+        _check_shapes(folder, text, of_text)
     _check_vocabulary(folder, files.get("tokenizer.json"), shapes)
     positions = text.get("max_position_embeddings", text.get("n_positions"))
     modules = [name.removesuffix(".weight") for name, shape in shapes.items() if len(shape) == 2]

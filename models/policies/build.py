@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import torch
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, ValidationError
 from safetensors import SafetensorError
 
 from models.base.device import on_device
@@ -256,7 +256,9 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's text, for a message of one line."""
+    """Return the first line of an error's text, for a message of one line; of pydantic's errors the first message."""
+    if isinstance(error, ValidationError):  # its first line is only the number of errors
+        return str(error.errors()[0]["msg"]).removeprefix("Value error, ").split(". ")[0]
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

@@ -49,7 +49,7 @@ TEXT: dict[str, Any] = {
     "num_key_value_heads": 1,
     "head_dim": 32,
     "intermediate_size": 32,
-    "max_position_embeddings": 256,
+    "max_position_embeddings": 1024,
     "pad_token_id": 0,
     "bos_token_id": None,
     "eos_token_id": 1,

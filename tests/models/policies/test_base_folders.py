@@ -14,11 +14,20 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import constants
+from pydantic import BaseModel, ValidationError, field_validator
 from safetensors.torch import load_file, save_file
 
 from models.base.errors import UserError
 from models.policies.base_folder import NEW_POLICY_MODULES, check_base_folder, check_targets
-from models.policies.build import LoraSettings, SizeSettings, load_causal_model, new_policy, open_policy, with_adapter
+from models.policies.build import (
+    LoraSettings,
+    SizeSettings,
+    first_line,
+    load_causal_model,
+    new_policy,
+    open_policy,
+    with_adapter,
+)
 from models.policies.folder import check_model_folder, save_model_folder
 from models.policies.hub import check_hub_id
 from models.recipes.files import require_files
@@ -342,3 +351,18 @@ def test_weights_that_are_loaded_with_an_adapter_on_top_are_refused(base: Path) 
     with_adapter(load_causal_model(base, torch.float32), LoraSettings(targets=("q_proj",)), 0).save_pretrained(base)
     with pytest.raises(UserError, match="holds an adapter next to the weights"):
         load_causal_model(base, torch.float32)
+
+
+def test_the_line_of_a_pydantic_error_is_its_message_and_not_their_number() -> None:
+    class Row(BaseModel):
+        tokens: int
+
+        @field_validator("tokens")
+        @classmethod
+        def _few(cls, value: int) -> int:
+            raise ValueError(f"{value} tokens are too many. Take fewer.")
+
+    with pytest.raises(ValidationError) as refused:
+        Row(tokens=3)
+    assert first_line(refused.value) == "3 tokens are too many"
+    assert first_line(ValueError("one\ntwo")) == "one" and first_line(ValueError()) == "ValueError"

@@ -10,6 +10,7 @@ from models.base.errors import UserError
 from models.learner.log_probs import completion_log_probs
 from models.learner.model_parts import ALL_PARTS, Part, only_language_learns, part_of
 from models.learner.packing import Sequences
+from models.policies.base_folder import check_base_folder
 from models.policies.build import LoraSettings, open_policy
 from models.policies.trained_parts import set_to_learn
 from models.text.encoding import Codec
@@ -75,3 +76,9 @@ def test_adapters_outside_of_the_named_parts_are_refused(base: Path) -> None:
     model, _ = opened(base)
     with pytest.raises(UserError, match=r"no adapter is in these parts; name another part, or other policy\.lora"):
         set_to_learn(model, LoraSettings(rank=2, targets=("o_proj",)), ("connector",), 0)
+
+
+def test_a_base_folder_passes_the_checks_before_a_run(base: Path) -> None:
+    positions, modules = check_base_folder(base)
+    assert positions == 1024
+    assert {part_of(name) for name in modules} == set(ALL_PARTS)
