@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+RECENT_BYTES = 128 << 20
+"""Memory for the inputs of the pictures that were read last, assumed to be of one size."""
+
+
 @dataclass(frozen=True)
 class PictureInputs:
     """A picture as a vision tower takes it."""
@@ -67,6 +71,9 @@ class PictureProcessor:
         return _count(self, name)
 
 
+_RECENT: dict[tuple[PictureProcessor, str], PictureInputs] = {}
+
+
 @lru_cache(maxsize=1 << 16)
 def _count(processor: PictureProcessor, name: str) -> int:
     inputs = processor.inputs(name)
@@ -76,18 +83,26 @@ def _count(processor: PictureProcessor, name: str) -> int:
     return rows * columns // processor.merge**2
 
 
-@lru_cache(maxsize=64)
 def _inputs(processor: PictureProcessor, name: str) -> PictureInputs:
+    known = _RECENT.get((processor, name))
+    if known is not None:
+        return known
     picture = decoded(content_of(name), f"image {name}")
     try:
         made = _loaded(processor)(images=[picture], return_tensors="pt")
     except ValueError as error:  # such as a picture that is 200 times as wide as high
         raise UserError(f"image {name}: the policy's image processor refuses it ({error})") from None
     pixels = made["pixel_values"]
-    if not processor.tile_tokens:
+    if processor.tile_tokens:
+        inputs = PictureInputs(pixels.flatten(0, -4), None)
+    else:
         _, rows, columns = made["image_grid_thw"][0].tolist()
-        return PictureInputs(pixels, (rows, columns))
-    return PictureInputs(pixels.flatten(0, -4), None)
+        inputs = PictureInputs(pixels, (rows, columns))
+    _RECENT[processor, name] = inputs
+    size = inputs.pixels.nbytes
+    while len(_RECENT) > max(1, RECENT_BYTES // size):
+        _RECENT.pop(next(iter(_RECENT)))
+    return inputs
 
 
 @lru_cache(maxsize=8)

@@ -18,18 +18,17 @@ MOST_PIXELS = 1 << 24
 _TOO_MANY = f"at most {MOST_PIXELS:,} are read, scale it down"
 
 
-def decoded(content: bytes, place: str, size: int | None = None) -> Image:
+def decoded(content: bytes, place: str) -> Image:
     """Decode an image to RGB: turned as its EXIF data state, over white where it is transparent, 8 bits a channel.
 
     Args:
         content: bytes of a PNG or JPEG file.
         place: name of the image, for the error message.
-        size: width and height that it is scaled to; None: it keeps its own.
 
     Raises:
         UserError: it is not a PNG or JPEG file, or it is broken, animated, or has too many pixels.
     """
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
     opened = _opened(content, place)
     try:
@@ -40,12 +39,7 @@ def decoded(content: bytes, place: str, size: int | None = None) -> Image:
         picture = ImageOps.exif_transpose(opened)
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise UserError(f"{place}: cannot be decoded ({error})") from None
-    picture = _in_colours(picture)
-    return (
-        picture
-        if size is None or picture.size == (size, size)
-        else picture.resize((size, size), Image.Resampling.LANCZOS)
-    )
+    return _in_colours(picture)
 
 
 def size_of(content: bytes, place: str) -> tuple[int, int]:

@@ -27,15 +27,11 @@ class ImagePrompts:
 
     tokens: ImageTokens
     """Tokens of an image."""
-    size: int | None
-    """Width and height that pictures are scaled to here, as in the learner; None: the processor of a base model, which
-    vLLM calls, scales them as the learner does."""
 
     @property
     def processor_options(self) -> dict[str, Any]:
         """Options of the image processor that vLLM must not read from the model's folder."""
-        processor = self.tokens.processor
-        settings = {} if processor is None else json.loads(processor.settings)
+        settings = json.loads(self.tokens.processor.settings)
         return {name: settings[name] for name in ("do_image_splitting", "crop_to_patches") if name in settings}
 
     def prompt(self, ids: Sequence[int]) -> dict[str, Any]:
@@ -48,7 +44,7 @@ class ImagePrompts:
         for span in spans_of(ids):
             short += [*ids[done : span.start - before], self.tokens.image]
             done = span.start + span.length + after
-            pictures.append(decoded(content_of(span.name), f"image {span.name}", self.size))
+            pictures.append(decoded(content_of(span.name), f"image {span.name}"))
             names.append(span.name)
         prompt: dict[str, Any] = {"prompt_token_ids": [*short, *ids[done:]]}
         if pictures:
@@ -60,6 +56,4 @@ def image_prompts_of(folder: Path) -> ImagePrompts | None:
     """Return the conversion for the policy in a model folder; None if it reads no images."""
     vision = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vision_config")
     tokens = None if vision is None else image_tokens_of(load_tokenizer(folder))
-    if tokens is None:
-        return None
-    return ImagePrompts(tokens, int(vision["image_size"]) if tokens.processor is None else None)
+    return None if tokens is None else ImagePrompts(tokens)

@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.base.images import ImageSpan, content_of, spans_of
+from models.base.images import ImageSpan, spans_of
 from models.base.picture_processor import PictureProcessor
-from models.base.pictures import decoded
 from models.learner.model_parts import only_language_learns
 
 KEPT_IMAGES = 1024
@@ -197,11 +194,7 @@ def image_features(backbone: Any, names: Sequence[str]) -> ImageFeatures:
         UserError: an image is not known here.
     """
     weight = next(backbone.parameters())
-    stored = getattr(backbone.config, "picture_processor", None)
-    if stored is None:
-        pixels = torch.stack([pixels_of(name, int(backbone.config.vision_config.image_size)) for name in names])
-        return ImageFeatures(list(_features(backbone, pixels[:, None].to(weight.device, weight.dtype))))
-    processor = PictureProcessor.of(stored)
+    processor = PictureProcessor.of(backbone.config.picture_processor)
     inputs = [processor.inputs(name) for name in names]
     pixels = torch.cat([each.pixels for each in inputs]).to(weight.device, weight.dtype)
     if processor.tile_tokens:
@@ -220,24 +213,12 @@ def image_features(backbone: Any, names: Sequence[str]) -> ImageFeatures:
     )
 
 
-@lru_cache(maxsize=4096)
-def pixels_of(name: str, size: int) -> Tensor:
-    """Return the pixels of an image scaled to a square, from -1 to 1, [3, size, size], float32.
-
-    Raises:
-        UserError: the image is not known here, or cannot be decoded.
-    """
-    picture = decoded(content_of(name), f"image {name}", size)
-    values = torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1)
-    return values.float() / 127.5 - 1.0
-
-
 def _features(backbone: Any, tiles: Tensor) -> Any:
     """Compute the features of tiles, [tiles] of [image tokens, hidden].
 
     Args:
-        tiles: pixels, [tiles, 3, height, width], or [images, 1, 3, height, width].
+        tiles: pixels, [tiles, 3, height, width].
     """
-    if backbone.config.model_type in ("idefics3", "smolvlm") and tiles.ndim == 4:
+    if backbone.config.model_type in ("idefics3", "smolvlm"):
         tiles = tiles[:, None]
     return backbone.get_image_features(pixel_values=tiles).pooler_output

@@ -219,7 +219,7 @@ def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int
         tokens = image_tokens_of(tokenizer)
         if tokens is None or tokens.count != size.vision.tokens:
             raise ValueError("the tokenizer was not made for the images of this policy")
-        config = vision_config(size.vision, _text_settings(size, len(tokenizer), pad, end), tokens.image)
+        config = vision_config(size.vision, _text_settings(size, len(tokenizer), pad, end), tokens)
     torch.manual_seed(seed)
     model = new_shapes(config)
     if size.spread == "fan_in":

@@ -26,7 +26,7 @@ def fitted_tokenizer(
     Raises:
         UserError: see `models.text.tokenizer.train_tokenizer`.
     """
-    return train_tokenizer(training_texts(folder, settings), settings, vision.tokens if vision else 0)
+    return train_tokenizer(training_texts(folder, settings), settings, vision.processor() if vision else None)
 
 
 def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from models.base.atomic_write import replace_folder
 from models.base.errors import UserError, listed, shortened
 from models.policies.base_models.store import folder_of, is_named
-from models.policies.vision import save_processor
+from models.text.base_images import write_processor
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -32,7 +32,7 @@ def save_model_folder(
     with replace_folder(target) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        save_processor(tokenizer, model.config, folder)
+        write_processor(tokenizer, folder)
         write_extra(folder)
     return hash_folder(target)
 

@@ -6,20 +6,21 @@ of 32 pixels with patches of 4 and merge 4 is four image tokens, one for each qu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from models.base.errors import UserError
-from models.text.base_images import write_processor
-from models.text.image_tokens import image_tokens_of
+from models.base.picture_processor import PictureProcessor
+from models.text.base_images import IN_CONFIG
+from models.text.image_tokens import ImageTokens
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import Idefics3Config, PreTrainedTokenizerBase
+    from transformers import Idefics3Config
 
 Number = Annotated[int, Field(ge=1, le=65_536)]
 POSITION_SPREAD, WORD_SPREAD = 0.3, 1.0
@@ -59,13 +60,23 @@ class VisionSettings:
         """Image tokens of one picture."""
         return int((self.pixels // self.patch // self.merge) ** 2)
 
+    def processor(self) -> PictureProcessor:
+        """Build the image processor, which scales every picture to a square of `pixels`."""
+        from transformers import Idefics3ImageProcessorPil
 
-def vision_config(vision: VisionSettings, text: Mapping[str, Any], image: int) -> Idefics3Config:
+        edge = {"longest_edge": self.pixels}
+        made = Idefics3ImageProcessorPil(size=edge, max_image_size=edge, do_image_splitting=False)
+        settings = json.dumps(json.loads(made.to_json_string()), sort_keys=True)
+        around = json.dumps({"image_seq_len": self.tokens, "processor_class": "Idefics3Processor"}, sort_keys=True)
+        return PictureProcessor("Idefics3ImageProcessorPil", settings, around, self.tokens, merge=1)
+
+
+def vision_config(vision: VisionSettings, text: Mapping[str, Any], tokens: ImageTokens) -> Idefics3Config:
     """Build the config of a policy that reads images. The text model is a Llama, the only one that vLLM knows in it.
 
     Args:
         text: settings of the text model's config.
-        image: id of the token that represents an image token.
+        tokens: tokens of an image, as the tokenizer has them.
     """
     from transformers import Idefics3Config, LlamaConfig
     from transformers.models.idefics3.configuration_idefics3 import Idefics3VisionConfig
@@ -79,14 +90,16 @@ def vision_config(vision: VisionSettings, text: Mapping[str, Any], image: int) -
         image_size=vision.pixels,
         patch_size=vision.patch,
     )
-    return Idefics3Config(
+    config = Idefics3Config(
         vision_config=tower,
         text_config=LlamaConfig(**text),
-        image_token_id=image,
+        image_token_id=tokens.image,
         scale_factor=vision.merge,
         dtype="float32",
         **shared,
     )
+    setattr(config, IN_CONFIG, tokens.processor.stored())
+    return config
 
 
 def spread_by_inputs(model: nn.Module) -> None:
@@ -100,21 +113,3 @@ def spread_by_inputs(model: nn.Module) -> None:
             spread = weight[0].numel() ** -0.5
             spread = POSITION_SPREAD if "position_embedding" in name else spread
             weight.data.normal_(0.0, WORD_SPREAD if "embed_tokens" in name else spread)
-
-
-def save_processor(tokenizer: PreTrainedTokenizerBase, config: Any, folder: Path) -> None:
-    """Write the processor of a policy that reads images into its model folder, for transformers and vLLM.
-
-    Nothing is written for a policy that reads none.
-    """
-    tokens = image_tokens_of(tokenizer)
-    if tokens is None:
-        return
-    if tokens.processor is not None:
-        write_processor(tokens, folder)
-        return
-    from transformers import Idefics3ImageProcessorPil, Idefics3Processor
-
-    edge = {"longest_edge": int(config.vision_config.image_size)}
-    images = Idefics3ImageProcessorPil(size=edge, max_image_size=edge, do_image_splitting=False)
-    Idefics3Processor(images, tokenizer, image_seq_len=tokens.count).save_pretrained(folder)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError
 from models.base.picture_processor import PictureProcessor
-from models.text.image_tokens import SETTING, ImageTokens, image_tokens_of, set_image_tokens
+from models.text.image_tokens import ImageTokens, image_tokens_of, set_image_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -103,14 +103,17 @@ def adopt_processor(config: Any, base: str | Path, revision: str = "main") -> No
     if family is None or getattr(config, IN_CONFIG, None) is not None or getattr(config, "vision_config", None) is None:
         return
     read = partial(_json, base, revision=revision)
-    of_tokenizer = (read("tokenizer_config.json") or {}).get(SETTING)
-    if of_tokenizer is None or "processor" in of_tokenizer:  # else it was made from its size, and reads squares
-        setattr(config, IN_CONFIG, _processor_of(base, config.to_dict(), family, read).stored())
+    setattr(config, IN_CONFIG, _processor_of(base, config.to_dict(), family, read).stored())
 
 
-def write_processor(tokens: ImageTokens, folder: Path) -> None:
-    """Write the image processor of a base model into the folder of a policy, for transformers and vLLM."""
-    assert tokens.processor is not None
+def write_processor(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write the processor of a policy that reads images into its model folder, for transformers and vLLM.
+
+    Nothing is written for a policy that reads none.
+    """
+    tokens = image_tokens_of(tokenizer)
+    if tokens is None:
+        return
     contents = (tokens.processor.settings, tokens.processor.around)
     for name, content in zip(PROCESSOR_FILES, contents, strict=True):
         text = json.dumps(json.loads(content), indent=2, sort_keys=True)

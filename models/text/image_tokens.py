@@ -8,7 +8,7 @@ model with a vision tower, the number of tokens depends on the picture, and its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError
@@ -33,19 +33,19 @@ class ImageTokens:
     """Tokens of an image in a prompt."""
 
     count: int
-    """Tokens of the image itself; 0: `processor` computes them."""
+    """Tokens of the image itself; 0: they depend on the picture, and `processor` computes them."""
     image: int
     """Id of the token that represents each of them."""
     before: tuple[int, ...]
     after: tuple[int, ...]
-    processor: PictureProcessor | None = None
-    """Image processor of a base model; None: every picture is scaled to the square that the tower reads."""
+    processor: PictureProcessor
+    """Image processor of the policy."""
     expands: bool = True
     """Whether the processor of transformers and vLLM writes `before` and `after` too, and not only the image tokens."""
 
     def count_of(self, name: str) -> int:
         """Return the number of tokens of an image itself; raises the errors of `PictureProcessor.count`."""
-        return self.count if self.processor is None else self.processor.count(name)
+        return self.count or self.processor.count(name)
 
     def ids(self, name: str) -> list[int]:
         """Return the ids of an image in a prompt."""
@@ -58,39 +58,30 @@ def image_tokens_of(tokenizer: PreTrainedTokenizerBase) -> ImageTokens | None:
     if stored is None:
         return None
     before, after = (tuple(map(int, stored[side])) for side in ("before", "after"))
-    processor = stored.get("processor")
     return ImageTokens(
         int(stored["count"]),
         int(stored["image"]),
         before,
         after,
-        None if processor is None else PictureProcessor.of(processor),
-        bool(stored.get("expands", True)),
+        PictureProcessor.of(stored["processor"]),
+        bool(stored["expands"]),
     )
 
 
 def set_image_tokens(tokenizer: PreTrainedTokenizerBase, tokens: ImageTokens) -> None:
     """Set the tokens of an image; they are saved with the tokenizer."""
-    stored: dict[str, Any] = {
-        "count": tokens.count,
-        "image": tokens.image,
-        "before": tokens.before,
-        "after": tokens.after,
-    }
-    if tokens.processor is not None:
-        stored |= {"processor": tokens.processor.stored(), "expands": tokens.expands}
-    tokenizer.init_kwargs[SETTING] = stored
+    tokenizer.init_kwargs[SETTING] = asdict(tokens)
 
 
-def give_image_tokens(tokenizer: PreTrainedTokenizerBase, count: int) -> None:
+def give_image_tokens(tokenizer: PreTrainedTokenizerBase, processor: PictureProcessor) -> None:
     """Set the tokens of an image in the order of Idefics3; see `set_image_tokens`.
 
     Args:
         tokenizer: a tokenizer with `SPECIALS` in its vocabulary.
-        count: tokens of the image itself.
+        processor: image processor of the policy, which makes one tile of a picture.
     """
     around, image, whole = (int(tokenizer.get_vocab()[token]) for token in (AROUND, IMAGE, GLOBAL))
-    set_image_tokens(tokenizer, ImageTokens(count, image, (around, whole), (around,)))
+    set_image_tokens(tokenizer, ImageTokens(processor.tile_tokens, image, (around, whole), (around,), processor))
 
 
 def encoded(
@@ -108,14 +99,14 @@ def encoded(
         return []
     tokens, pieces = image_tokens_of(tokenizer), [REFERENCE.split(text) for text in texts]
     named = next((parts[1] for parts in pieces if len(parts) > 1), None)
-    if tokens is None or (named is None and tokens.processor is not None):
+    if tokens is None or (named is None and not tokens.count):
         if named is not None:
             raise UserError(
                 f"a prompt refers to image {named}, and the policy reads no images: set policy.size.vision, or take a "
                 "base model whose images are supported"
             )
         return [list(ids) for ids in tokenizer(list(texts), add_special_tokens=special_tokens)["input_ids"]]
-    if tokens.processor is not None:
+    if not tokens.count:
         return [_by_processor(tokenizer, tokens, parts, special_tokens) for parts in pieces]
     made: list[list[int]] = []
     for parts in pieces:  # text, name, text, name, ..., text

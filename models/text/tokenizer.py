@@ -21,6 +21,7 @@ from tokenizers.trainers import BpeTrainer
 
 from models.base.errors import UserError
 from models.base.images import without_images
+from models.base.picture_processor import PictureProcessor
 from models.base.remote_code import refuse_untrusted
 from models.text.base_images import adopt_images
 from models.text.image_tokens import SPECIALS, encoded, give_image_tokens
@@ -47,7 +48,7 @@ class TokenizerSettings:
 
 
 def train_tokenizer(
-    texts: Iterable[str], settings: TokenizerSettings, image_tokens: int = 0
+    texts: Iterable[str], settings: TokenizerSettings, images: PictureProcessor | None = None
 ) -> PreTrainedTokenizerFast:
     """Fit a tokenizer to `texts`, which are iterated once; the same texts in any order give the same tokenizer.
 
@@ -55,12 +56,12 @@ def train_tokenizer(
     References to images are left out.
 
     Args:
-        image_tokens: tokens of an image; 0: the policy reads no images.
+        images: image processor of the policy; None: it reads no images.
 
     Raises:
         UserError: all `texts` are blank, or the vocabulary is too small for the words, or for the 256 bytes.
     """
-    specials = [PAD, END, UNKNOWN, *(SPECIALS if image_tokens else ())]
+    specials = [PAD, END, UNKNOWN, *(SPECIALS if images else ())]
     texts = _begun(map(without_images, texts))
     if settings.kind == "words":
         counts = Counter(word for text in texts for word in text.split() if word not in specials)
@@ -102,11 +103,11 @@ def train_tokenizer(
         unk_token=UNKNOWN,
         clean_up_tokenization_spaces=False,
         # the processor of images writes their tokens by name; `encoded` splits the names in a text nevertheless
-        split_special_tokens=not image_tokens,
-        additional_special_tokens=list(SPECIALS) if image_tokens else None,
+        split_special_tokens=images is None,
+        additional_special_tokens=list(SPECIALS) if images else None,
     )
-    if image_tokens:
-        give_image_tokens(fitted, image_tokens)
+    if images is not None:
+        give_image_tokens(fitted, images)
     return fitted
 
 

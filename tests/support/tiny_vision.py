@@ -63,7 +63,7 @@ def rows_about_scenes(pictures: int, each: int, seed: int = 0) -> list[tuple[str
 
 def tiny_vision_policy(dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[Any, Codec]:
     """Make a policy with random weights, and its codec."""
-    tokenizer = train_tokenizer(WORDS, TokenizerSettings(kind="words", vocabulary=64), VISION.tokens)
+    tokenizer = train_tokenizer(WORDS, TokenizerSettings(kind="words", vocabulary=64), VISION.processor())
     model: Any = new_policy(SIZE, tokenizer, seed)
     model = placed(model.to(dtype))
     if dtype == torch.float64:

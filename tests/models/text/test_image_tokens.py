@@ -10,7 +10,7 @@ from models.base.images import image_ids, images_in, reference_to, spans_of
 from models.text.encoding import Codec
 from models.text.image_tokens import AROUND, GLOBAL, IMAGE, image_tokens_of
 from models.text.tokenizer import TokenizerSettings, count_tokens, train_tokenizer
-from tests.support.tiny_vision import WORDS
+from tests.support.tiny_vision import VISION, WORDS
 
 PICTURE = reference_to(b"a picture of the test")
 TEXT = "what colour is the circle"
@@ -19,7 +19,7 @@ TEXT = "what colour is the circle"
 @pytest.fixture(scope="module", params=["words", "bytes"])
 def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerFast:
     return train_tokenizer(
-        [*WORDS, f"{PICTURE} {TEXT}"], TokenizerSettings(kind=request.param, vocabulary=300), image_tokens=4
+        [*WORDS, f"{PICTURE} {TEXT}"], TokenizerSettings(kind=request.param, vocabulary=300), images=VISION.processor()
     )
 
 
@@ -56,7 +56,7 @@ def test_a_policy_that_reads_no_images_refuses_a_prompt_with_one() -> None:
     with pytest.raises(UserError, match=r"refers to image [0-9a-f]{32}, and the policy reads no images: set policy"):
         blind.prompts([f"{PICTURE} {TEXT}"])
     with pytest.raises(UserError, match=r"image a{32}: no data set that was read has it"):
-        Codec(train_tokenizer([TEXT], TokenizerSettings(kind="words", vocabulary=20), 4)).prompts(
+        Codec(train_tokenizer([TEXT], TokenizerSettings(kind="words", vocabulary=20), VISION.processor())).prompts(
             [f"<image:{'a' * 32}>"]
         )
 
