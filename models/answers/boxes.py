@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 MOST_BOXES = 256
 """Maximum number of boxes of a text; a text with more has none that can be read."""
@@ -46,6 +45,8 @@ def matched(boxes: Sequence[Box], others: Sequence[Box]) -> list[float]:
 
     The best matching has the largest sum.
     """
+    from scipy.optimize import linear_sum_assignment  # not loaded to check a recipe
+
     shares = overlaps(boxes, others)
     rows, columns = linear_sum_assignment(shares, maximize=True)
     return [float(share) for share in shares[rows, columns]]

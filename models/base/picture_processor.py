@@ -107,7 +107,13 @@ def _inputs(processor: PictureProcessor, name: str) -> PictureInputs:
 
 @lru_cache(maxsize=8)
 def _loaded(processor: PictureProcessor) -> Any:
-    """Build the image processor of transformers."""
+    """Build the image processor of transformers.
+
+    Raises:
+        UserError: the name, which comes from files of a model, is not that of an image processor.
+    """
     import transformers
 
+    if not processor.name.endswith("ImageProcessorPil") or not hasattr(transformers, processor.name):
+        raise UserError(f"picture_processor of config.json: transformers has no image processor {processor.name!r}")
     return getattr(transformers, processor.name).from_dict(json.loads(processor.settings))

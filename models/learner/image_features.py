@@ -177,9 +177,9 @@ def features_of(backbone: Any, names: Sequence[str]) -> ImageFeatures:
     while len(kept) > max(KEPT_IMAGES, len(names)):
         kept.popitem(last=False)
     return ImageFeatures(
-        [value for one in chosen for value in one.values],
-        [[one.deep[layer][0] for one in chosen] for layer in range(len(chosen[0].deep))],
-        [grid for one in chosen for grid in one.grids],
+        [value for features in chosen for value in features.values],
+        [[features.deep[layer][0] for features in chosen] for layer in range(len(chosen[0].deep))],
+        [grid for features in chosen for grid in features.grids],
     )
 
 

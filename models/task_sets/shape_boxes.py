@@ -35,11 +35,11 @@ class ShapeBoxesSettings(TaskSettings):
         while True:
             shapes, squares, reference = picture(self.seed, random.randrange(self.pictures), self.pixels)
             every = boxes_of(shapes, squares, self.pixels)
-            found = {word: boxes for word, boxes in every.items() if (len(boxes) > 1) == several}
-            if found:
-                word = random.choice(sorted(found))
+            fitting = {word: boxes for word, boxes in every.items() if (len(boxes) > 1) == several}
+            if fitting:
+                word = random.choice(sorted(fitting))
                 question = f"boxes of {word}" if several else f"box of the {word}"
-                return Task(f"{reference} {question}", answer_of(found[word]), len(found[word]), ())
+                return Task(f"{reference} {question}", answer_of(fitting[word]), len(fitting[word]), ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """Return the answer, without a flaw."""
@@ -55,12 +55,12 @@ def boxes_of(
 ) -> dict[str, list[tuple[int, int, int, int]]]:
     """Return the boxes of all shapes with each colour and each form of a picture, in the order of their quarters."""
     scale = pixels // 32
-    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    boxes: dict[str, list[tuple[int, int, int, int]]] = {}
     for (colour, form, _), (x, y, wide) in sorted(zip(shapes, squares, strict=True), key=lambda each: each[0][2]):
         box = (scale * x, scale * y, scale * (x + wide), scale * (y + wide))
         for word in (colour, form):
-            found.setdefault(word, []).append(box)
-    return found
+            boxes.setdefault(word, []).append(box)
+    return boxes
 
 
 def answer_of(boxes: list[tuple[int, int, int, int]]) -> str:

@@ -129,9 +129,9 @@ def _by_processor(
     Args:
         parts: text, name of an image, text, ..., text.
     """
-    one = "".join(tokenizer.convert_ids_to_tokens([*tokens.before, tokens.image, *tokens.after]))
+    placeholder = "".join(tokenizer.convert_ids_to_tokens([*tokens.before, tokens.image, *tokens.after]))
     names = parts[1::2]
-    ids: list[int] = tokenizer(one.join(parts[::2]), add_special_tokens=special_tokens)["input_ids"]
+    ids: list[int] = tokenizer(placeholder.join(parts[::2]), add_special_tokens=special_tokens)["input_ids"]
     if ids.count(tokens.image) != len(names):
         written = tokenizer.convert_ids_to_tokens(tokens.image)
         raise UserError(f"a prompt with images contains the text {written}, which stands for an image in this model")

@@ -29,6 +29,7 @@ from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.problem import KnownAnswer, Problem
 from models.policies.build import SizeSettings, load_causal_model, new_policy
 from models.policies.folder import save_model_folder
+from models.policies.vision import VisionSettings
 from models.recipes.load import load_recipe
 from models.recipes.smoke import smoke_overrides
 from models.task_sets.drawing import TaskSettings, make_rows
@@ -66,14 +67,14 @@ def small_rows(name: str) -> Any:
     return make_rows(small)
 
 
-def make_scene(name: str, kind: TokenizerSettings, folder: Path) -> Scene:
-    """Make rows of a task set, and write a policy to `folder`."""
+def make_scene(name: str, kind: TokenizerSettings, folder: Path, vision: VisionSettings | None = None) -> Scene:
+    """Make rows of a task set, and write a policy to `folder`; with a vision tower if the rows have images."""
     rows = small_rows(name)
     shown = rows["demonstrations"]["train"]
     words = [str(row[side]).replace(TURNS, "\n") for row in shown for side in ("prompt", "completion")]
-    tokenizer = train_tokenizer(words, kind)
+    tokenizer = train_tokenizer(words, kind, vision.processor() if vision else None)
     codec = Codec(tokenizer)
-    policy = new_policy(SIZE, tokenizer, 0)
+    policy = new_policy(replace(SIZE, vision=vision), tokenizer, 0)
     prompts = codec.prompts([str(row["prompt"]) for row in shown])
     texts = [str(row["completion"]) for row in shown]
     fit_supervised(policy, in_turns(codec, "user", zip(prompts, texts, strict=True), 512), SHOWN, seed=0)

@@ -23,6 +23,7 @@ from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout
 from models.policies.build import load_causal_model
+from models.policies.vision import VisionSettings
 from models.recipes.find import method_files
 from models.recipes.load import load_recipe
 from models.recipes.smoke import smoke_overrides
@@ -42,13 +43,15 @@ RECIPES = [
     if load_recipe(file).schedule is not None and load_recipe(file).data.name in (*TASK_SETS, *small_sets())
 ]
 ROUNDS = 2
+MakeScene = Callable[[str, TokenizerSettings, VisionSettings | None], Scene]
+"""Function that makes rows of a task set and a policy that was trained on some of them."""
 
 
 @pytest.fixture(scope="session")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, TokenizerSettings], Scene]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> MakeScene:
     @cache
-    def made(name: str, kind: TokenizerSettings) -> Scene:
-        return make_scene(name, kind, tmp_path_factory.mktemp(name) / "start")
+    def made(name: str, kind: TokenizerSettings, vision: VisionSettings | None) -> Scene:
+        return make_scene(name, kind, tmp_path_factory.mktemp(name) / "start", vision)
 
     return made
 
@@ -69,15 +72,13 @@ def scores(sequences: Sequences) -> torch.Tensor:
 
 @pytest.mark.rotating(of=16)
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
-    file: Path, scene: Callable[[str, TokenizerSettings], Scene], tmp_path: Path
-) -> None:
+def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(file: Path, scene: MakeScene, tmp_path: Path) -> None:
     own = load_recipe(file)
     skip_without_simulator(own)
     # A recipe after another stage has no warm start, which a policy without a base needs.
     begun = ["warm_start={steps: 1}"] if own.warm_start is None else []
     recipe: Any = load_recipe(file, [*smoke_overrides(own), "policy.base=null", "policy.lora=null", *begun])
-    here = scene(recipe.data.name, recipe.policy.tokenizer)
+    here = scene(recipe.data.name, recipe.policy.tokenizer, recipe.policy.size.vision)
     policy = load_causal_model(here.start, torch.float32)
     before = copy.deepcopy(policy.state_dict())
     settings = replace(recipe.schedule, rounds=ROUNDS, checkpoint_every=100, token_budget=4096)

@@ -11,7 +11,7 @@ The divisor of a distance from the mean is set by `scale`:
              grad log p = sum over k >= 1 of grad pass@k / k; hard prompts weigh more, by 1 / p
     none     nothing: the unbiased form of Dr. GRPO (arXiv 2503.20783)
 
-With `difficulty` the advantages of a prompt are weighted by its difficulty, from the mean p of its rewards. They must
+With `difficulty` the advantages of a prompt are weighted by its difficulty, from the mean p of one reward, which must
 be from 0 to 1:
 
     middle   4 p (1 - p): prompts that are right half of the time weigh most (Observe-R1, paper 65, arXiv 2506.16760)
@@ -52,8 +52,9 @@ class GroupRelative(KlInReward, CompletionAdvantage):
     """Added to the divisor; keeps the division finite if rewards hardly spread or are near zero."""
 
     difficulty: Literal["none", "middle", "hard"] = "none"
-    """Weight of a prompt: none: all the same; middle: most at a mean reward of one half; hard: more the lower the mean
-    reward."""
+    """Weight of a prompt: none: all the same; middle: most at a mean of one half; hard: more the lower the mean."""
+    by: str = "total"
+    """Label of the reward that `difficulty` is measured by, from 0 to 1; `total`, the weighted sum."""
 
     def __post_init__(self) -> None:
         """Raise an error if the divisor may be negative."""
@@ -70,7 +71,7 @@ class GroupRelative(KlInReward, CompletionAdvantage):
         scored = self._penalised(resources, scored)
         groups = scored.groups
         mean = group_mean(scored.rewards, groups)
-        centred = (scored.rewards - mean) * self._weights(scored, mean)
+        centred = (scored.rewards - mean) * self._weights(scored)
         if self.scale == "none":
             return centred
         if self.scale == "mean":
@@ -83,16 +84,18 @@ class GroupRelative(KlInReward, CompletionAdvantage):
             variance = variance * sizes / (sizes - 1).clamp(min=1)
         return centred / (variance.sqrt() + self.epsilon)
 
-    def _weights(self, scored: Scored, mean: Tensor) -> Tensor:
+    def _weights(self, scored: Scored) -> Tensor:
         """Return the weight of each completion's prompt, [completions]."""
         if self.difficulty == "none":
-            return torch.ones_like(mean)
-        for rollout, reward in zip(scored.rollouts, scored.rewards.tolist(), strict=True):
-            if not 0.0 <= reward <= 1.0:
+            return torch.ones_like(scored.rewards)
+        values = scored.component(self.by).to(scored.rewards.dtype)
+        for rollout, value in zip(scored.rollouts, values.tolist(), strict=True):
+            if not 0.0 <= value <= 1.0:
                 raise UserError(
-                    f"advantage.difficulty: {rollout.problem.id} has a reward of {reward:.4g}; with {self.difficulty} "
-                    "rewards must be from 0 to 1"
+                    f"advantage.by: {rollout.problem.id} has a completion whose reward {self.by} is {value:.4g}; "
+                    f"difficulty: {self.difficulty} needs one from 0 to 1"
                 )
+        mean = group_mean(values, scored.groups)
         return 4.0 * mean * (1.0 - mean) if self.difficulty == "middle" else torch.exp(1.0 - mean)
 
 

@@ -37,7 +37,9 @@ def test_every_picture_becomes_a_square_of_as_many_tokens(width: int, height: in
     assert SMALL.count(name_of(width, height)) == 4
 
 
-@pytest.mark.parametrize(("width", "height", "grid"), [(32, 32, (4, 4)), (64, 32, (4, 8)), (96, 48, (4, 8)), (16, 48, (6, 2))])
+@pytest.mark.parametrize(
+    ("width", "height", "grid"), [(32, 32, (4, 4)), (64, 32, (4, 8)), (96, 48, (4, 8)), (16, 48, (6, 2))]
+)
 def test_a_grid_keeps_the_shape_within_its_limits(width: int, height: int, grid: tuple[int, int]) -> None:
     inputs = QWEN.inputs(name_of(width, height))
     assert inputs.grid == grid and len(inputs.pixels) == grid[0] * grid[1]
@@ -48,6 +50,12 @@ def test_a_picture_that_a_processor_refuses_is_one_line() -> None:
     name = name_of(900, 2)
     with pytest.raises(UserError, match=rf"^image {name}: the policy's image processor refuses it \(.*aspect ratio"):
         QWEN.count(name)
+
+
+@pytest.mark.parametrize("name", ["AutoModel", "os", "ImageProcessorPil", ""])
+def test_only_an_image_processor_of_transformers_is_built(name: str) -> None:
+    with pytest.raises(UserError, match=f"transformers has no image processor '{name}'"):
+        replace(SMALL, name=name).count(name_of(8, 8))
 
 
 def test_a_processor_is_stored_and_read_back() -> None:

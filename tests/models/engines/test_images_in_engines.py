@@ -45,10 +45,10 @@ def checked(engine: Any, model: Any, codec: Codec, samples: int = 3) -> None:
     prompts = [prompt for prompt in codec.prompts(TEXTS) for _ in range(samples)]
     requests = [CompletionRequest(tuple(prompt), number, max_tokens=6) for number, prompt in enumerate(prompts)]
     made = engine.complete(requests, TokenSampling())
-    found = torch.cat([completion.log_probs for completion in made])
+    log_probs = torch.cat([completion.log_probs for completion in made])
     with torch.no_grad():
         expected, _ = completion_log_probs(model, Sequences(prompts, [completion.tokens for completion in made]))
-    torch.testing.assert_close(found, expected.cpu(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(log_probs, expected.cpu(), atol=1e-4, rtol=0)
     assert len({completion.tokens for completion in made}) > len(TEXTS)
 
 

@@ -124,8 +124,8 @@ def test_a_saved_policy_reads_pictures_as_its_base_does(base: Path, tmp_path: Pa
     model.double()
     with torch.no_grad():
         expected, _ = completion_log_probs(model, sequences(codec))
-        found, _ = completion_log_probs(again, sequences(its))
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+        log_probs, _ = completion_log_probs(again, sequences(its))
+    torch.testing.assert_close(log_probs, expected, atol=1e-6, rtol=0)
 
 
 def test_positions_with_axes_continue_after_the_longer_side_of_an_image_in_the_same_sequence_only() -> None:

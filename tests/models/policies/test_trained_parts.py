@@ -58,8 +58,8 @@ def test_features_of_a_frozen_tower_are_computed_once_and_give_the_same_log_prob
 
     policy.model.get_image_features = counted
     for chosen in ([0, 1, 2], [0, 1, 2], [2, 0]):
-        found, _ = completion_log_probs(policy, rows.take(chosen))
-        found.sum().backward()
+        log_probs, _ = completion_log_probs(policy, rows.take(chosen))
+        log_probs.sum().backward()
     assert len(read) == 1
     torch.testing.assert_close(completion_log_probs(policy, rows)[0], expected, atol=1e-6, rtol=1e-6)
 

@@ -64,9 +64,9 @@ class Boxes(Reward):
         read = self._boxes(attempt)
         if read is None:
             return 0.0
-        found, expected = read
-        total = sum(share for share in matched(found, expected) if share >= self.least)
-        precision, recall = total / len(found), total / len(expected)
+        boxes, expected = read
+        total = sum(share for share in matched(boxes, expected) if share >= self.least)
+        precision, recall = total / len(boxes), total / len(expected)
         if not total:
             return 0.0
         return (1 + self.beta**2) * precision * recall / (self.beta**2 * precision + recall)
@@ -80,6 +80,6 @@ class Boxes(Reward):
     def _boxes(self, attempt: Attempt) -> tuple[list[Box], list[Box]] | None:
         """Return the boxes of a finished attempt and the expected ones; None if either cannot be read."""
         text = extract_answer(attempt.text) if self.reads == "answer" else without_reasoning(attempt.text)
-        found = boxes_in(text) if text is not None and attempt.finished else None
+        boxes = boxes_in(text) if text is not None and attempt.finished else None
         expected = boxes_in(expected_answer(attempt.problem.answer))
-        return None if found is None or expected is None else (found, expected)
+        return None if boxes is None or expected is None else (boxes, expected)

@@ -47,7 +47,7 @@ def test_the_weights_of_difficulty_by_hand() -> None:
 @pytest.mark.parametrize("reward", [-0.5, 1.5])
 def test_difficulty_needs_rewards_from_zero_to_one(difficulty: Literal["middle", "hard"], reward: float) -> None:
     given = scored(numbers(reward, 0.5), [2])
-    with pytest.raises(UserError, match=rf"advantage\.difficulty: .* has a reward of {reward}; with {difficulty}"):
+    with pytest.raises(UserError, match=rf"advantage\.by: .* reward total is {reward}; difficulty: {difficulty}"):
         GroupRelative(difficulty=difficulty).of_completions(make_resources(), given)
 
 

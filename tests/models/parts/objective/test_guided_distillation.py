@@ -19,6 +19,7 @@ from models.parts.objective.guided_distillation import GuidedDistillation
 from models.parts.rollouts.unprompted import Unprompted
 from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
+from tests.support.device_here import placed
 from tests.support.tiny_batches import make_batch
 from tests.support.tiny_models import COMPLETIONS, PROMPTS, tiny_policy
 from tests.support.tiny_resources import CODEC
@@ -51,7 +52,8 @@ def learner_of(temperature: float = 1.0) -> Learner:
 
 
 def next_logits(model: nn.Module, prompt: tuple[int, ...], completion: tuple[int, ...]) -> Tensor:
-    return model(torch.tensor([[*prompt, *completion]])).logits[0][len(prompt) - 1 : -1]  # type: ignore[no-any-return]
+    ids = placed(torch.tensor([[*prompt, *completion]]))
+    return model(ids).logits[0][len(prompt) - 1 : -1].cpu()  # type: ignore[no-any-return]
 
 
 def divergence(learner: Learner, guidance: float | None, rollouts: list[Rollout] = ROLLOUTS) -> Tensor:
@@ -76,7 +78,7 @@ def test_the_target_is_the_guided_distribution_at_every_token(temperature: float
                 -1
             )
             expected.append((own.exp() * (own - target)).sum(-1))
-        assert torch.allclose(divergence(learner, guidance), torch.cat(expected), atol=1e-9)
+        assert torch.allclose(divergence(learner, guidance).cpu(), torch.cat(expected), atol=1e-9)
 
 
 def test_without_guidance_the_target_is_the_judge_with_the_prompt_of_the_policy() -> None:
