@@ -46,7 +46,7 @@ class _Known:
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
         self.names: dict[int, list[str]] = {}
-        self.tables: set[tuple[Path, int, int]] = set()
+        self.tables: dict[tuple[Path, int, int], list[str]] = {}
 
     def add(self, images: Mapping[str, bytes]) -> None:
         for name, content in images.items():
@@ -90,30 +90,27 @@ def without_images(text: str) -> str:
     return REFERENCE.sub("", text).lstrip() if REFERENCE.search(text) else text
 
 
-def open_images(folder: Path) -> None:
-    """Make the images of a data set known to this process, if it has any.
+def open_images(folder: Path) -> list[str]:
+    """Make the images of a data set known to this process. Returns their names; none if it has no images.
 
     Raises:
         UserError: the table of images cannot be read.
     """
-    open_table(folder / IMAGES)
+    return open_table(folder / IMAGES)
 
 
-def open_table(file: Path) -> None:
-    """Make the images of a table known to this process, if the file is there; raises the errors of `open_images`."""
+def open_table(file: Path) -> list[str]:
+    """Make the images of a table known to this process, if the file is there; see `open_images`."""
     try:
         stat = file.stat()
     except OSError:
-        return
+        return []
     key = (file.resolve(), stat.st_size, stat.st_mtime_ns)
     if key not in _KNOWN.tables:
-        _KNOWN.add(dict(read_images(file)))
-        _KNOWN.tables.add(key)
-
-
-def table_names(file: Path) -> list[str]:
-    """Return the names of the images in a table; none if the file is not there. Raises the errors of `open_images`."""
-    return [name for name, _ in read_images(file)] if file.is_file() else []
+        contents = dict(read_images(file))
+        _KNOWN.add(contents)
+        _KNOWN.tables[key] = list(contents)
+    return _KNOWN.tables[key]
 
 
 def read_images(file: Path) -> Iterator[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""How a base model with a vision tower reads a picture: its own image processor, and the image tokens that follow.
+"""Reading of a picture by a policy: its image processor, and the number of image tokens that follow.
 
 There are two kinds of towers. One reads tiles of a fixed size, and gives as many image tokens for each. The other reads
 the picture in its own shape, as a grid of patches, of which `merge` x `merge` become one image token.
@@ -7,7 +7,6 @@ the picture in its own shape, as a grid of patches, of which `merge` x `merge` b
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ RECENT_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class PictureInputs:
-    """A picture as a vision tower takes it."""
+    """Inputs of a vision tower for one picture."""
 
     pixels: Tensor
     """Tiles, [tiles, 3, height, width], or patches, [patches, values of a patch]."""
@@ -36,7 +35,7 @@ class PictureInputs:
 
 @dataclass(frozen=True)
 class PictureProcessor:
-    """The image processor of a base model. It is saved with tokenizer and config, so that both read a picture alike."""
+    """Image processor of a policy. It is saved with tokenizer and config, so that both read a picture alike."""
 
     name: str
     """Class of transformers, the one that needs Pillow only."""
@@ -48,15 +47,6 @@ class PictureProcessor:
     """Image tokens of a tile; 0: the picture is read as a grid."""
     merge: int
     """Patches along each side that become one image token of a grid."""
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> PictureProcessor:
-        """Return a processor from what `stored` returned."""
-        return cls(**dict(stored))
-
-    def stored(self) -> dict[str, Any]:
-        """Return the values of this processor for a JSON file."""
-        return asdict(self)
 
     def inputs(self, name: str) -> PictureInputs:
         """Return what the vision tower reads for an image; raises the errors of `count`."""
@@ -71,6 +61,19 @@ class PictureProcessor:
         return _count(self, name)
 
 
+def processor_of(config: Any) -> PictureProcessor | None:
+    """Return the processor that is stored in a config of transformers; None if there is none."""
+    stored = getattr(config, _KEY, None)
+    return None if stored is None else PictureProcessor(**stored)
+
+
+def store_processor(config: Any, processor: PictureProcessor) -> None:
+    """Store a processor in a config of transformers, which is saved with the model."""
+    setattr(config, _KEY, asdict(processor))
+
+
+_KEY = "picture_processor"
+"""Key in config.json."""
 _RECENT: dict[tuple[PictureProcessor, str], PictureInputs] = {}
 
 

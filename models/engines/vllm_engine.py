@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -84,7 +84,7 @@ def threads_settable() -> Iterator[None]:
         torch.set_num_threads = set_num_threads
 
 
-class OwnModules(SimpleNamespace):
+class OwnModules:
     """A replacement of the module `sys` that lists only the modules of vLLM."""
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 
 from models.base.images import content_of, spans_of
 from models.base.pictures import decoded
+from models.text.base_images import OVERRIDDEN
 from models.text.image_tokens import ImageTokens, image_tokens_of
 from models.text.tokenizer import load_tokenizer
 
@@ -32,7 +33,7 @@ class ImagePrompts:
     def processor_options(self) -> dict[str, Any]:
         """Options of the image processor that vLLM must not read from the model's folder."""
         settings = json.loads(self.tokens.processor.settings)
-        return {name: settings[name] for name in ("do_image_splitting", "crop_to_patches") if name in settings}
+        return {name: settings[name] for name in OVERRIDDEN if name in settings}
 
     def prompt(self, ids: Sequence[int]) -> dict[str, Any]:
         """Return a prompt as vLLM takes it."""

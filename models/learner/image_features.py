@@ -1,4 +1,4 @@
-"""What a policy reads for the images in a packed row: the outputs of its vision tower, once for each distinct image.
+"""Inputs of a policy for the images in a packed row: the outputs of its vision tower, once for each distinct image.
 
 An image is among the token ids as numbers below zero (`models.base.images`). Only this file knows what they mean for a
 model: their embeddings are replaced by the features of the image. Packing, attention and the output projection work on
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.base.images import ImageSpan, spans_of
-from models.base.picture_processor import PictureProcessor
+from models.base.picture_processor import processor_of
 from models.learner.model_parts import only_language_learns
 
 KEPT_IMAGES = 1024
@@ -27,7 +27,7 @@ KEPT_IMAGES = 1024
 
 @dataclass(frozen=True)
 class RowInputs:
-    """What a decoder reads for a row with images."""
+    """Inputs of a decoder for a row with images."""
 
     embeddings: Tensor
     """Vectors of all tokens, [tokens, hidden]."""
@@ -143,10 +143,9 @@ def positions_skipped(model: Any, prompt: Sequence[int]) -> int:
     Raises:
         UserError: an image is not known here.
     """
-    stored = getattr(model.config, "picture_processor", None)
-    if stored is None or min(prompt) >= 0:
+    processor = processor_of(model.config)
+    if processor is None or min(prompt) >= 0:
         return 0
-    processor = PictureProcessor.of(stored)
     grids = [(span.length, processor.inputs(span.name).grid) for span in spans_of(prompt)]
     return sum(length - max(grid) // processor.merge for length, grid in grids if grid is not None)
 
@@ -194,7 +193,8 @@ def image_features(backbone: Any, names: Sequence[str]) -> ImageFeatures:
         UserError: an image is not known here.
     """
     weight = next(backbone.parameters())
-    processor = PictureProcessor.of(backbone.config.picture_processor)
+    processor = processor_of(backbone.config)
+    assert processor is not None, "the tokenizer has the tokens of images, so the config has their processor"
     inputs = [processor.inputs(name) for name in names]
     pixels = torch.cat([each.pixels for each in inputs]).to(weight.device, weight.dtype)
     if processor.tile_tokens:

@@ -1,4 +1,4 @@
-"""Which parts of a policy learn: the language model, the connector, the vision tower; as adapters or as all weights."""
+"""Selection of the parts of a policy that learn: language model, connector, vision tower; adapters or all weights."""
 
 from __future__ import annotations
 

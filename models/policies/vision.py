@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from models.base.errors import UserError
-from models.base.picture_processor import PictureProcessor
-from models.text.base_images import IN_CONFIG
+from models.base.picture_processor import PictureProcessor, store_processor
 from models.text.image_tokens import ImageTokens
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def vision_config(vision: VisionSettings, text: Mapping[str, Any], tokens: Image
         dtype="float32",
         **shared,
     )
-    setattr(config, IN_CONFIG, tokens.processor.stored())
+    store_processor(config, tokens.processor)
     return config
 
 

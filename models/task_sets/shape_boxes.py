@@ -18,6 +18,9 @@ from models.datasets.schema import SOUND, Split
 from models.task_sets.drawing import Task, TaskSettings
 from models.task_sets.scenes import Shape, Square, picture, split_of_picture
 
+PixelBox = tuple[int, int, int, int]
+"""Left, top, right and bottom edge, in pixels."""
+
 
 class ShapeBoxesSettings(TaskSettings):
     """The section `shape_boxes` of params.yaml."""
@@ -50,12 +53,10 @@ class ShapeBoxesSettings(TaskSettings):
         return split_of_picture(task.prompt)
 
 
-def boxes_of(
-    shapes: tuple[Shape, ...], squares: tuple[Square, ...], pixels: int = 32
-) -> dict[str, list[tuple[int, int, int, int]]]:
+def boxes_of(shapes: tuple[Shape, ...], squares: tuple[Square, ...], pixels: int = 32) -> dict[str, list[PixelBox]]:
     """Return the boxes of all shapes with each colour and each form of a picture, in the order of their quarters."""
     scale = pixels // 32
-    boxes: dict[str, list[tuple[int, int, int, int]]] = {}
+    boxes: dict[str, list[PixelBox]] = {}
     for (colour, form, _), (x, y, wide) in sorted(zip(shapes, squares, strict=True), key=lambda each: each[0][2]):
         box = (scale * x, scale * y, scale * (x + wide), scale * (y + wide))
         for word in (colour, form):
@@ -63,7 +64,7 @@ def boxes_of(
     return boxes
 
 
-def answer_of(boxes: list[tuple[int, int, int, int]]) -> str:
+def answer_of(boxes: list[PixelBox]) -> str:
     """Write boxes as an answer."""
     return " ; ".join(" ".join(map(str, box)) for box in boxes)
 

@@ -1,4 +1,4 @@
-"""Base models with a vision tower: which families are supported, and how each of them writes and reads a picture."""
+"""Families of base models with a vision tower: their tokens of an image, and their image processors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError
-from models.base.picture_processor import PictureProcessor
-from models.text.image_tokens import ImageTokens, image_tokens_of, set_image_tokens
+from models.base.picture_processor import PictureProcessor, processor_of, store_processor
+from models.text.image_tokens import AROUND, GLOBAL, IMAGE, ImageTokens, image_tokens_of, set_image_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-IN_CONFIG = "picture_processor"
-"""Key of the image processor in config.json."""
 PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 """Files of a model folder that may hold its image processor; the first one that does is read."""
-
-
 Read = Callable[[str], dict[str, Any] | None]
 """Reader of a JSON file of a model."""
 
@@ -41,21 +37,20 @@ class Family:
     """Whether pictures are read in their own shape, as a grid of patches."""
 
 
-_AROUND = "<fake_token_around_image>"
-_WHOLE = Family(
-    "<image>", (_AROUND, "<global-img>"), (_AROUND,), expands=True, settings=(("do_image_splitting", False),)
-)
+_WHOLE = Family(IMAGE, (AROUND, GLOBAL), (AROUND,), expands=True, settings=(("do_image_splitting", False),))
 _QWEN = Family("<|image_pad|>", ("<|vision_start|>",), ("<|vision_end|>",), grid=True)
 FAMILIES: Mapping[str, Family] = {
     "idefics3": _WHOLE,  # SmolVLM-256M and -500M are of this family
     "smolvlm": _WHOLE,
-    "llava": Family("<image>"),
+    "llava": Family(IMAGE),
     # the processor of transformers passes this value, whatever the file contains
     "internvl": Family("<IMG_CONTEXT>", ("<img>",), ("</img>",), expands=True, settings=(("crop_to_patches", True),)),
     "qwen2_5_vl": _QWEN,
     "qwen3_vl": _QWEN,
 }
 """Families whose pictures are read, by `model_type`."""
+OVERRIDDEN = frozenset(name for family in FAMILIES.values() for name, _ in family.settings)
+"""Settings of image processors that may differ from those in the files of a model."""
 
 
 def adopt_images(tokenizer: PreTrainedTokenizerBase, base: str | Path, revision: str = "main") -> None:
@@ -100,10 +95,10 @@ def adopt_processor(config: Any, base: str | Path, revision: str = "main") -> No
         revision: commit or branch on the hub.
     """
     family = FAMILIES.get(getattr(config, "model_type", ""))
-    if family is None or getattr(config, IN_CONFIG, None) is not None or getattr(config, "vision_config", None) is None:
+    if family is None or processor_of(config) is not None or getattr(config, "vision_config", None) is None:
         return
     read = partial(_json, base, revision=revision)
-    setattr(config, IN_CONFIG, _processor_of(base, config.to_dict(), family, read).stored())
+    store_processor(config, _processor_of(base, config.to_dict(), family, read))
 
 
 def write_processor(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -63,7 +63,7 @@ def image_tokens_of(tokenizer: PreTrainedTokenizerBase) -> ImageTokens | None:
         int(stored["image"]),
         before,
         after,
-        PictureProcessor.of(stored["processor"]),
+        PictureProcessor(**stored["processor"]),
         bool(stored["expands"]),
     )
 
@@ -134,6 +134,6 @@ def _by_processor(
     ids: list[int] = tokenizer(placeholder.join(parts[::2]), add_special_tokens=special_tokens)["input_ids"]
     if ids.count(tokens.image) != len(names):
         written = tokenizer.convert_ids_to_tokens(tokens.image)
-        raise UserError(f"a prompt with images contains the text {written}, which stands for an image in this model")
+        raise UserError(f"a prompt with images contains the text {written}, which marks an image in this model")
     images = (image_ids(name, tokens.count_of(name)) for name in names)
     return [part for token in ids for part in (next(images) if token == tokens.image else (token,))]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from models.base.atomic_write import replace_file, replace_folder
 from models.base.errors import UserError
-from models.base.images import IMAGES, open_images, table_names
+from models.base.images import open_images
 from models.base.package_files import PROJECT
 from models.datasets import quarantine
 from models.datasets.image_table import copy_images
@@ -122,7 +122,7 @@ def validate(
             `settings.quarantine_share` allows (the report and the quarantine are then written, `clean/` is not).
             The one line names every such file.
     """
-    open_images(folder)
+    images = open_images(folder)
     sources = sources_of(folder)
     others = [source for other in held_out for source in sources_of(other)]
     read = {kind: read_suite(suites, kind) for kind in {source.kind for source in sources}}
@@ -148,7 +148,6 @@ def validate(
         checked.append(_check(source, read[source.kind], look, checker, advance, PieceVerdicts(pieces)))
     docs = out / "data_docs" / "index.html"
     docs.parent.mkdir()
-    images = table_names(folder / IMAGES)
     whole = page(folder.name, [file.findings for file in checked], settings.model_dump(), images)
     docs.write_text(whole, encoding="utf-8")
 

@@ -97,10 +97,22 @@ def plain_log_probs(model: Any, folder: Path, rows: list[tuple[str, str]], codec
         pictures = [decoded(content_of(name), name) for name in images_in(text)]
         read = processor(images=pictures, text=["<image>" * len(pictures) + without_images(text)], return_tensors="pt")
         (written,) = codec.completions([answer])
-        ids = torch.cat([read["input_ids"], torch.tensor([written])], 1)
-        pixels = placed(read["pixel_values"].to(next(model.parameters()).dtype))
-        logits = model(input_ids=placed(ids), pixel_values=pixels).logits[0]
-        predicting = logits[read["input_ids"].shape[1] - 1 : -1].log_softmax(-1)
-        made.append(predicting.gather(1, placed(torch.tensor(written)[:, None]))[:, 0])
+        made.append(answer_log_probs(model, read["input_ids"], written, {"pixel_values": read["pixel_values"]}))
     inner.set_attn_implementation(before)
     return made
+
+
+def answer_log_probs(model: Any, prompt: Tensor, answer: list[int], images: dict[str, Tensor]) -> Tensor:
+    """Compute the log-probs of an answer by the model's own forward pass, [tokens].
+
+    Args:
+        model: the policy.
+        prompt: token ids from the model's processor, [1, tokens].
+        answer: token ids.
+        images: other tensors from the processor; numbers with a fraction are cast to the type of the weights.
+    """
+    ids, dtype = torch.cat([prompt, torch.tensor([answer])], 1), next(model.parameters()).dtype
+    given = {key: value.to(dtype) if value.is_floating_point() else value for key, value in images.items()}
+    logits = model(input_ids=placed(ids), **{key: placed(value) for key, value in given.items()}).logits[0]
+    predicting: Tensor = logits[prompt.shape[1] - 1 : -1].log_softmax(-1)
+    return predicting.gather(1, placed(torch.tensor(answer)[:, None]))[:, 0]

@@ -19,8 +19,7 @@ from torch import Tensor
 from models.base.images import content_of, images_in, reference_to, without_images
 from models.base.pictures import decoded
 from models.text.encoding import Codec
-from tests.support.device_here import placed
-from tests.support.tiny_vision import png
+from tests.support.tiny_vision import answer_log_probs, png
 
 NAMES = {
     "start_image_token": "<img>",
@@ -84,13 +83,8 @@ def _id(token: str) -> int:
 
 
 def _idefics(kind: str) -> Any:
-    tower: Any = getattr(hf, f"{kind}VisionConfig", None)
-    if tower is None:
-        module = getattr(hf.models, kind.lower())
-        tower = getattr(getattr(module, f"configuration_{kind.lower()}"), f"{kind}VisionConfig")
-    config = getattr(hf, f"{kind}Config")
-    return config(
-        vision_config=tower(**TOWER).to_dict(),
+    return getattr(hf, f"{kind}Config")(
+        vision_config=dict(TOWER),
         text_config=hf.LlamaConfig(**TEXT).to_dict(),
         image_token_id=_id("<image>"),
         scale_factor=2,
@@ -256,18 +250,11 @@ def plain_log_probs(name: str, model: Any, rows: Sequence[tuple[str, str | list[
         read = dict(read_by_processor(name, text))
         prompt = read.pop("input_ids")
         (written,) = codec.completions([answer]) if isinstance(answer, str) else (answer,)
-        ids = torch.cat([prompt, torch.tensor([written])], 1)
         given = {key: value for key, value in read.items() if key.startswith(("pixel_values", "image_grid"))}
-        given = {
-            key: value.to(next(model.parameters()).dtype) if value.is_floating_point() else value
-            for key, value in given.items()
-        }
         if "mm_token_type_ids" in read and given:
             types = torch.cat([read["mm_token_type_ids"], torch.zeros(1, len(written), dtype=torch.int64)], 1)
             given["mm_token_type_ids"] = types
         inner.base_model.rope_deltas = None
-        logits = model(input_ids=placed(ids), **{key: placed(value) for key, value in given.items()}).logits[0]
-        predicting = logits[prompt.shape[1] - 1 : -1].log_softmax(-1)
-        made.append(predicting.gather(1, placed(torch.tensor(written)[:, None]))[:, 0])
+        made.append(answer_log_probs(model, prompt, written, given))
     inner.set_attn_implementation(before)
     return made

@@ -1,7 +1,7 @@
 """Image processors: values by hand, numbers of tokens, memory, and pictures that a processor refuses."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_only_an_image_processor_of_transformers_is_built(name: str) -> None:
 
 
 def test_a_processor_is_stored_and_read_back() -> None:
-    assert PictureProcessor.of(json.loads(json.dumps(SMALL.stored()))) == SMALL
+    assert PictureProcessor(**json.loads(json.dumps(asdict(SMALL)))) == SMALL
 
 
 def test_the_memory_for_recent_pictures_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

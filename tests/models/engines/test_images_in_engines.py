@@ -30,16 +30,6 @@ TEXTS = (f"{WIDE}how many shapes", f"{HIGH}how many", f"{HIGH}{WIDE}are there", 
 SETTINGS = EngineSettings(name="transformers", max_sequences=32, precision="float32")
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def family(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def base(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_base(family, tmp_path_factory.mktemp(family) / "base")
-
-
 def checked(engine: Any, model: Any, codec: Codec, samples: int = 3) -> None:
     """Compare the log-probs of an engine's samples with those of the learner."""
     prompts = [prompt for prompt in codec.prompts(TEXTS) for _ in range(samples)]
@@ -52,10 +42,10 @@ def checked(engine: Any, model: Any, codec: Codec, samples: int = 3) -> None:
     assert len({completion.tokens for completion in made}) > len(TEXTS)
 
 
-def test_sampled_log_probs_are_those_of_the_learner_before_and_after_new_weights(base: Path) -> None:
-    policy, tokenizer = open_policy(base)
+def test_sampled_log_probs_are_those_of_the_learner_before_and_after_new_weights(vision_base: Path) -> None:
+    policy, tokenizer = open_policy(vision_base)
     model: Any = placed(policy)
-    engine, codec = TransformersEngine(base, SETTINGS, end=1), Codec(tokenizer)
+    engine, codec = TransformersEngine(vision_base, SETTINGS, end=1), Codec(tokenizer)
     checked(engine, model, codec)
     with torch.no_grad():
         for weight in model.parameters():
@@ -64,14 +54,14 @@ def test_sampled_log_probs_are_those_of_the_learner_before_and_after_new_weights
     checked(engine, model, codec)
 
 
-def test_greedy_completions_are_those_of_the_familys_own_processor_and_model(family: str, base: Path) -> None:
-    policy, tokenizer = open_policy(base)
+def test_greedy_completions_are_those_of_the_familys_own_model(vision_family: str, vision_base: Path) -> None:
+    policy, tokenizer = open_policy(vision_base)
     codec, model = Codec(tokenizer), placed(policy)
-    rows = TransformersEngine(base, SETTINGS, end=1).generate(
+    rows = TransformersEngine(vision_base, SETTINGS, end=1).generate(
         codec.prompts(TEXTS), Sampling(max_tokens=4, temperature=0.0), 0
     )
     for text, (completion,) in zip(TEXTS, rows, strict=True):
-        (log_probs,) = plain_log_probs(family, model, [(text, list(completion.tokens))], codec)
+        (log_probs,) = plain_log_probs(vision_family, model, [(text, list(completion.tokens))], codec)
         torch.testing.assert_close(completion.log_probs, log_probs.detach().cpu(), atol=1e-4, rtol=0)
 
 
@@ -125,16 +115,16 @@ def test_the_canary_finds_a_planted_fault(name: str, fault: str, tmp_path: Path)
         check(canary_gap(engine, model, rows, None), tolerance, 1)
 
 
-def test_a_gated_policy_that_reads_images_is_refused(base: Path, tmp_path: Path) -> None:
+def test_a_gated_policy_that_reads_images_is_refused(vision_base: Path, tmp_path: Path) -> None:
     from models.policies.use import PolicyUse, write_use
 
-    open_engine(base, SETTINGS, longest=64, end=1, seed=0).close()
-    write_use(base, PolicyUse(mask_top_p=0.9))
+    open_engine(vision_base, SETTINGS, longest=64, end=1, seed=0).close()
+    write_use(vision_base, PolicyUse(mask_top_p=0.9))
     try:
         with pytest.raises(UserError, match="can neither be gated nor write within a mask"):
-            open_engine(base, SETTINGS, longest=64, end=1, seed=0)
+            open_engine(vision_base, SETTINGS, longest=64, end=1, seed=0)
     finally:
-        write_use(base, PolicyUse())
+        write_use(vision_base, PolicyUse())
 
 
 @NO_VLLM

@@ -16,8 +16,8 @@ from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 from models.text.image_tokens import image_tokens_of
 from tests.support.device_here import placed
-from tests.support.tiny_models import keep_float64_in_norms
-from tests.support.vision_families import FAMILIES, plain_log_probs, random_picture, read_by_processor, save_base
+from tests.support.tiny_models import gradients, keep_float64_in_norms
+from tests.support.vision_families import plain_log_probs, random_picture, read_by_processor
 
 WIDE, HIGH, SQUARE = random_picture(60, 30, 0), random_picture(33, 70, 1), random_picture(32, 32, 2)
 ROWS = [
@@ -29,16 +29,6 @@ ROWS = [
     ("how many", "4"),
 ]
 """Questions with answers: shared prompts, one question about two pictures, two pictures in a prompt, and none."""
-
-
-@pytest.fixture(scope="module", params=FAMILIES)
-def family(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def base(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_base(family, tmp_path_factory.mktemp(family) / "base")
 
 
 def opened(base: Path, *, adapted: bool = False) -> tuple[Any, Codec]:
@@ -58,21 +48,18 @@ def sequences(codec: Codec) -> Sequences:
     return Sequences(codec.prompts([text for text, _ in ROWS]), codec.completions([answer for _, answer in ROWS]))
 
 
-def gradients(model: Any) -> dict[str, Tensor]:
-    copies = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
-    model.zero_grad()
-    return copies
-
-
 @pytest.mark.parametrize("adapted", [False, True], ids=["all weights", "adapters"])
-def test_log_probs_and_gradients_are_those_of_the_plain_pass(family: str, base: Path, adapted: bool) -> None:
-    model, codec = opened(base, adapted=adapted)
+def test_log_probs_and_gradients_are_those_of_the_plain_pass(
+    vision_family: str, vision_base: Path, adapted: bool
+) -> None:
+    model, codec = opened(vision_base, adapted=adapted)
     rows = sequences(codec)
     weights = placed(torch.linspace(-1.0, 1.0, sum(map(len, rows.completions)), dtype=torch.float64))
     packed, _ = completion_log_probs(model, rows)
     (weights * packed).sum().backward()
     when_packed = gradients(model)
-    plain = torch.cat(plain_log_probs(family, model, ROWS, codec))
+    model.zero_grad()
+    plain = torch.cat(plain_log_probs(vision_family, model, ROWS, codec))
     (weights * plain).sum().backward()
     when_plain = gradients(model)
     torch.testing.assert_close(packed, plain, atol=1e-9, rtol=0)
@@ -83,17 +70,17 @@ def test_log_probs_and_gradients_are_those_of_the_plain_pass(family: str, base: 
         torch.testing.assert_close(when_packed[name], value, atol=1e-6 * scale, rtol=0, msg=name)
 
 
-def test_token_ids_are_those_of_the_familys_processor(family: str, base: Path) -> None:
-    _, codec = opened(base)
+def test_token_ids_are_those_of_the_familys_processor(vision_family: str, vision_base: Path) -> None:
+    _, codec = opened(vision_base)
     tokens = image_tokens_of(codec.tokenizer)
     assert tokens is not None
     for text, ids in zip((text for text, _ in ROWS), codec.prompts([text for text, _ in ROWS]), strict=True):
         written = [tokens.image if token < 0 else token for token in ids]
-        assert written == read_by_processor(family, text)["input_ids"][0].tolist(), text
+        assert written == read_by_processor(vision_family, text)["input_ids"][0].tolist(), text
 
 
-def test_each_distinct_picture_of_a_row_is_read_once_and_two_pictures_share_nothing(base: Path) -> None:
-    model, codec = opened(base)
+def test_each_distinct_picture_of_a_row_is_read_once_and_two_pictures_share_nothing(vision_base: Path) -> None:
+    model, codec = opened(vision_base)
     rows = sequences(codec)
     names = {span.name for prompt in rows.prompts for span in spans_of(prompt)}
     read: list[int] = []
@@ -116,8 +103,8 @@ def test_each_distinct_picture_of_a_row_is_read_once_and_two_pictures_share_noth
     assert len(apart.ids) == len(rows.prompts[0]) + len(rows.prompts[3]) + sum(map(len, rows.completions[:2]))
 
 
-def test_a_saved_policy_reads_pictures_as_its_base_does(base: Path, tmp_path: Path) -> None:
-    model, codec = opened(base)
+def test_a_saved_policy_reads_pictures_as_its_base_does(vision_base: Path, tmp_path: Path) -> None:
+    model, codec = opened(vision_base)
     save_model_folder(model.float(), codec.tokenizer, tmp_path / "policy")
     again, its = opened(tmp_path / "policy")
     assert its.prompts([ROWS[4][0]]) == codec.prompts([ROWS[4][0]])

@@ -15,17 +15,12 @@ from models.learner.packing import Sequences, packed_row
 from models.learner.supervised import SupervisedSettings, fit_supervised, rows_by_image, shuffled_batches
 from models.policies.build import LoraSettings, with_adapter
 from tests.support.device_here import placed
+from tests.support.tiny_models import gradients
 from tests.support.tiny_vision import plain_log_probs, rows_about_scenes, sequences_of, tiny_vision_policy
 
 ROWS = rows_about_scenes(pictures=3, each=3)
 SHARED = [*ROWS, *((text, "red") for text, _ in ROWS[:4])]
 """Questions with further answers, so that prompts are shared."""
-
-
-def gradients(model: Any) -> dict[str, Tensor]:
-    copies = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
-    model.zero_grad()
-    return copies
 
 
 @pytest.mark.parametrize("adapted", [False, True], ids=["all weights", "adapters"])
@@ -41,6 +36,7 @@ def test_log_probs_and_gradients_are_those_of_the_plain_pass(tmp_path: Path, ada
     packed, _ = completion_log_probs(model, sequences_of(codec, SHARED))
     (weights * packed).sum().backward()
     when_packed = gradients(model)
+    model.zero_grad()
     assert any("vision_model" in name and bool(value.any()) for name, value in when_packed.items())
     plain = torch.cat(plain_log_probs(model, tmp_path / "policy", SHARED, codec))
     (weights * plain).sum().backward()

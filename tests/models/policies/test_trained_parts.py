@@ -15,15 +15,10 @@ from models.policies.build import LoraSettings, open_policy
 from models.policies.trained_parts import set_to_learn
 from models.text.encoding import Codec
 from tests.support.tiny_models import tiny_policy
-from tests.support.vision_families import FAMILIES, random_picture, save_base
+from tests.support.vision_families import random_picture
 
 PICTURES = [random_picture(40, 30, seed) for seed in range(3)]
 TEXTS = [f"{picture}how many" for picture in PICTURES]
-
-
-@pytest.fixture(scope="module", params=FAMILIES)
-def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_base(request.param, tmp_path_factory.mktemp(request.param) / "base")
 
 
 def opened(base: Path) -> tuple[Any, Sequences]:
@@ -34,8 +29,8 @@ def opened(base: Path) -> tuple[Any, Sequences]:
 
 @pytest.mark.parametrize("adapted", [False, True], ids=["all weights", "adapters"])
 @pytest.mark.parametrize("parts", [("language",), ("connector",), ("vision", "connector")], ids="+".join)
-def test_only_the_named_parts_get_a_gradient(base: Path, parts: tuple[Part, ...], adapted: bool) -> None:
-    model, rows = opened(base)
+def test_only_the_named_parts_get_a_gradient(vision_base: Path, parts: tuple[Part, ...], adapted: bool) -> None:
+    model, rows = opened(vision_base)
     policy = set_to_learn(model, LoraSettings(rank=2) if adapted else None, parts, 0)
     completion_log_probs(policy, rows)[0].sum().backward()
     learning = {name for name, weight in policy.named_parameters() if weight.grad is not None and weight.grad.any()}
@@ -43,8 +38,8 @@ def test_only_the_named_parts_get_a_gradient(base: Path, parts: tuple[Part, ...]
     assert all("lora_" in name for name in learning) == adapted
 
 
-def test_features_of_a_frozen_tower_are_computed_once_and_give_the_same_log_probs(base: Path) -> None:
-    model, rows = opened(base)
+def test_features_of_a_frozen_tower_are_computed_once_and_give_the_same_log_probs(vision_base: Path) -> None:
+    model, rows = opened(vision_base)
     with torch.no_grad():
         expected, _ = completion_log_probs(model, rows)
     policy: Any = set_to_learn(model, None, ("language",), 0)
@@ -72,13 +67,13 @@ def test_wrong_parts_are_refused() -> None:
     assert all(weight.requires_grad for weight in policy.parameters())
 
 
-def test_adapters_outside_of_the_named_parts_are_refused(base: Path) -> None:
-    model, _ = opened(base)
+def test_adapters_outside_of_the_named_parts_are_refused(vision_base: Path) -> None:
+    model, _ = opened(vision_base)
     with pytest.raises(UserError, match=r"no adapter is in these parts; name another part, or other policy\.lora"):
         set_to_learn(model, LoraSettings(rank=2, targets=("o_proj",)), ("connector",), 0)
 
 
-def test_a_base_folder_passes_the_checks_before_a_run(base: Path) -> None:
-    positions, modules = check_base_folder(base)
+def test_a_base_folder_passes_the_checks_before_a_run(vision_base: Path) -> None:
+    positions, modules = check_base_folder(vision_base)
     assert positions == 1024
     assert {part_of(name) for name in modules} == set(ALL_PARTS)
