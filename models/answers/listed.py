@@ -63,9 +63,14 @@ def plain(name: str) -> str:
 def listed_names(completion: str) -> list[str]:
     """Return the names that a completion states, in their plain form and order; empty if it states no list."""
     stated = extract_answer(completion)
-    if stated is None or len(stated) > LONGEST:
+    return [] if stated is None else names_in(stated)
+
+
+def names_in(listed: str) -> list[str]:
+    """Return the names of a list, in their plain form and order; empty if it is longer than LONGEST."""
+    if len(listed) > LONGEST:
         return []
-    return [name for part in _BETWEEN.split(stated) if (name := plain(part))]
+    return [name for part in _BETWEEN.split(listed) if (name := plain(part))]
 
 
 def ndcg(names: Sequence[str], gains: Mapping[str, float], first: int | None = None) -> float:

@@ -11,6 +11,7 @@ in a table next to the rows of a data set (`images.parquet`), which is opened wh
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,9 +86,22 @@ def images_in(text: str) -> list[str]:
     return REFERENCE.findall(text)
 
 
+def shows_images(text: str) -> bool:
+    """Return whether a text refers to an image that this process knows."""
+    return any(map(known_content, images_in(text)))
+
+
 def without_images(text: str) -> str:
     """Return a text without its references to images."""
     return REFERENCE.sub("", text).lstrip() if REFERENCE.search(text) else text
+
+
+def with_known_images(text: str) -> str:
+    """Return a text whose references to images that this process does not know are broken up into plain text.
+
+    A model can write such a reference.
+    """
+    return REFERENCE.sub(lambda match: match[0] if known_content(match[1]) else f"< {match[0][1:]}", text)
 
 
 def open_images(folder: Path) -> list[str]:
@@ -161,6 +175,12 @@ def content_of(name: str) -> bytes:
     if (content := known_content(name)) is None:
         raise UserError(f"image {name}: no data set that was read has it in {IMAGES}")
     return content
+
+
+def data_url(content: bytes) -> str:
+    """Return a PNG or JPEG file as a data URL."""
+    kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def image_ids(name: str, count: int) -> tuple[int, ...]:

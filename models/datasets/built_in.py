@@ -5,6 +5,7 @@ TASK_SETS = (
     "bandit",
     "calculator",
     "calls",
+    "captions",
     "checking",
     "circuits",
     "clinic",

@@ -172,7 +172,7 @@ def _pass(model: nn.Module, autocast: torch.dtype | None) -> None:
     inner = plain_inner(model)
     embeddings: Any = inner.get_input_embeddings()
     rows = int(embeddings.weight.shape[0])
-    longest = int(getattr(inner.config, "max_position_embeddings", 0) or PROMPT + COMPLETION)
+    longest = int(getattr(inner.config.get_text_config(), "max_position_embeddings", 0) or PROMPT + COMPLETION)
     prompt = min(PROMPT, max(1, longest // 2))
     completion = min(COMPLETION, max(1, longest - prompt))
     sequences = Sequences(

@@ -303,8 +303,6 @@ class Recipe(Section):
     def _fits_together(self) -> Self:
         require_finite(self)  # a number that is text in the YAML is seen only now
         check_models(self)
-        if self.reward_model is not None and self.policy.base is None and self.policy.size.vision is not None:
-            raise ValueError("reward_model: none can be made of a policy that reads images; set it to null")
         if not self.policy.train or len(set(self.policy.train)) < len(self.policy.train):
             raise ValueError("policy.train: name at least one part, and each once")
         if self.policy.train != ALL_PARTS and self.policy.base is None and self.policy.size.vision is None:

@@ -4,7 +4,8 @@ The score of a sequence is read at its last token, which is found by length only
 token that is also the padding token cannot shift the position. The class's own forward is not used: it looks for the
 last token that is not the padding id, and reads the wrong position if the two ids are equal.
 
-On disk it is an ordinary Hugging Face folder of a sequence classifier with one label.
+On disk it is an ordinary Hugging Face folder of a sequence classifier with one label. transformers has no such classes
+for models with a vision tower; they are made here of its parts, and keep its names of weights.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -61,9 +62,10 @@ def load_reward_model(folder: Path, *, trust_remote_code: bool = False) -> PreTr
         UserError: the folder is not a model folder, or holds a language model without a score head.
     """
     check_model_folder(folder)
-    names = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
-    if not any(name.endswith("ForSequenceClassification") for name in names):
-        raise UserError(f"{folder}: holds {', '.join(names) or 'no architecture'}, not a reward model")
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if not _is_classifier(settings):
+        held = ", ".join(settings.get("architectures") or []) or "no architecture"
+        raise UserError(f"{folder}: holds {held}, not a reward model")
     return _load(folder, trust_remote_code)
 
 
@@ -118,24 +120,22 @@ def scores_of(model: PreTrainedModel, states: Tensor) -> Tensor:
 
 
 def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
-    from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging as transformers_logging
 
     check_model_folder(folder)
     if trust_remote_code:
         check_classifier_code(folder)
+    options: dict[str, Any] = {
+        "dtype": torch.float32,
+        "use_safetensors": True,
+        "local_files_only": True,
+        "trust_remote_code": trust_remote_code,
+    }
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.ERROR)  # the new head is intended, and must not warn the user
     try:
         with torch.random.fork_rng(devices=[]):
-            model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                num_labels=1,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=trust_remote_code,
-            )
+            model: PreTrainedModel = _open(folder, options)
     except (OSError, ValueError, KeyError) as error:
         refuse_untrusted(error, folder)
         raise UserError(
@@ -150,6 +150,51 @@ def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
         values.data = values.data.clone()
     model.train(False)
     return model
+
+
+def _open(folder: Path, options: dict[str, Any]) -> Any:
+    """Open a policy folder or the folder of a reward model as a sequence classifier with one label."""
+    from transformers import AutoModelForImageTextToText, AutoModelForSequenceClassification
+
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if settings.get("vision_config") is None:
+        return AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, **options)
+    if _is_classifier(settings):
+        return _class_with_tower(_config_of(folder, options)).from_pretrained(folder, **options)
+    policy: Any = AutoModelForImageTextToText.from_pretrained(folder, **options)
+    policy.config.num_labels = 1
+    with torch.device("meta"):  # all weights are replaced
+        model: Any = _class_with_tower(policy.config)(policy.config)
+    setattr(model, model.base_model_prefix, policy.base_model)
+    model.score = nn.Linear(model.score.in_features, 1, bias=False)
+    return model
+
+
+def _is_classifier(settings: dict[str, Any]) -> bool:
+    """Return whether the content of a config.json is that of a sequence classifier."""
+    return any(name.endswith("ForSequenceClassification") for name in settings.get("architectures") or [])
+
+
+def _config_of(folder: Path, options: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(folder, trust_remote_code=options["trust_remote_code"])
+
+
+def _class_with_tower(config: Any) -> Any:
+    """Make the class of sequence classifiers with a vision tower, from the parts of transformers' classes.
+
+    Raises:
+        KeyError: transformers has no models of this config that read images.
+    """
+    from transformers import PreTrainedModel
+    from transformers.modeling_layers import GenericForSequenceClassification
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+    policy: Any = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING[type(config)]
+    own = next(base for base in policy.__bases__ if issubclass(base, PreTrainedModel))
+    name = f"{policy.__name__.removesuffix('ForConditionalGeneration')}ForSequenceClassification"
+    return type(name, (GenericForSequenceClassification, own), {})
 
 
 def _head(model: PreTrainedModel) -> Tensor:

@@ -101,7 +101,7 @@ def checked_lengths(model: PreTrainedModel, sequences: Sequences, first: int = 0
     Raises:
         UserError: a completion is empty or a sequence longer than the model's maximum number of positions.
     """
-    longest = int(getattr(model.config, "max_position_embeddings", 0) or 0)
+    longest = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 0)
     lengths = sequences.lengths
     for index, (length, completion) in enumerate(zip(lengths, sequences.completions, strict=True), start=first):
         if not len(completion):

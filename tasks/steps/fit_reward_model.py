@@ -194,7 +194,7 @@ def _read_fit(
     """Read the pairs and return the fit, the flaw of each held-out pair, and the logged name of the held-out pairs."""
     principles = section.principles or {}
     prefixes = codec.inside(list(principles))
-    longest = int(model.config.max_position_embeddings) - max(map(len, prefixes), default=0)
+    longest = int(model.config.get_text_config().max_position_embeddings) - max(map(len, prefixes), default=0)
     pairs, _ = read_pairs(data, codec, "train", longest, section.parallel, section.gap)
     held_out, flaws = read_pairs(data, codec, "validation", longest, section.parallel, section.gap)
     kind: Kind = "demonstrations" if section.parallel else "preferences"

@@ -1,7 +1,8 @@
 """Tiny base models of each family with a vision tower, with random weights, their processors and plain passes."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -242,19 +243,31 @@ def plain_log_probs(name: str, model: Any, rows: Sequence[tuple[str, str | list[
     Args:
         rows: prompts, and completions as texts or token ids.
     """
+    with plain_attention(model):
+        return [answer_log_probs(model, *plain_inputs(name, model, row, codec)) for row in rows]
+
+
+@contextmanager
+def plain_attention(model: Any) -> Iterator[None]:
+    """Let a model read plain batches by transformers' own attention."""
     inner = getattr(model, "get_base_model", lambda: model)()
     before = inner.config._attn_implementation
     inner.set_attn_implementation("sdpa")
-    made = []
-    for text, answer in rows:
-        read = dict(read_by_processor(name, text))
-        prompt = read.pop("input_ids")
-        (written,) = codec.completions([answer]) if isinstance(answer, str) else (answer,)
-        given = {key: value for key, value in read.items() if key.startswith(("pixel_values", "image_grid"))}
-        if "mm_token_type_ids" in read and given:
-            types = torch.cat([read["mm_token_type_ids"], torch.zeros(1, len(written), dtype=torch.int64)], 1)
-            given["mm_token_type_ids"] = types
-        inner.base_model.rope_deltas = None
-        made.append(answer_log_probs(model, prompt, written, given))
+    yield
     inner.set_attn_implementation(before)
-    return made
+
+
+def plain_inputs(
+    name: str, model: Any, row: tuple[str, str | list[int]], codec: Codec
+) -> tuple[Tensor, list[int], dict[str, Tensor]]:
+    """Return the prompt's ids, [1, tokens], the completion's ids and the tensors of the images of a row."""
+    text, answer = row
+    read = dict(read_by_processor(name, text))
+    prompt = read.pop("input_ids")
+    (written,) = codec.completions([answer]) if isinstance(answer, str) else (answer,)
+    given = {key: value for key, value in read.items() if key.startswith(("pixel_values", "image_grid"))}
+    if "mm_token_type_ids" in read and given:
+        types = torch.cat([read["mm_token_type_ids"], torch.zeros(1, len(written), dtype=torch.int64)], 1)
+        given["mm_token_type_ids"] = types
+    getattr(model, "get_base_model", lambda: model)().base_model.rope_deltas = None
+    return prompt, list(written), given

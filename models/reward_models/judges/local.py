@@ -9,9 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from models.base.errors import UserError
+from models.base.images import shows_images, with_known_images
 from models.engines.engine import CompletionRequest, EngineSettings, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.all_completions import all_log_probs
+from models.learner.image_features import reads_images
 from models.learner.packing import Sequences
 from models.method.judge import MISSING, Answer, GenerativeJudge, askable, encodable, vote_seed
 from models.policies.build import load_causal_model
@@ -83,8 +86,17 @@ class LocalJudge(GenerativeJudge):
         return [known.get(text) for text in questions]
 
     def _in_tokens(self, questions: Sequence[str]) -> list[tuple[str, list[int]]]:
-        """Return the distinct questions that can be asked, with their token ids."""
+        """Return the distinct questions that can be asked, with their token ids.
+
+        Raises:
+            UserError: a question refers to an image, and the judge reads none.
+        """
         distinct = askable(questions)
+        if not reads_images(self._engine.model) and any(map(shows_images, distinct)):
+            raise UserError(
+                f"judge: {self._folder} reads no images, and a question refers to one; choose a judge that does, or "
+                "leave {prompt} out of the template"
+            )
         return list(zip(distinct, self._codec.prompts([self._plain(text) for text in distinct]), strict=True))
 
     def _plain(self, text: str) -> str:
@@ -92,7 +104,7 @@ class LocalJudge(GenerativeJudge):
 
         In a chat, special tokens are spelt out, so that a completion cannot answer for the judge.
         """
-        text = encodable(text)
+        text = with_known_images(encodable(text))
         return self._codec.spelt_out(text) if self._settings.chat else text
 
     @cached_property

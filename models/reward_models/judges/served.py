@@ -3,7 +3,7 @@
 Each vote is a request of its own with its own seed, for servers that use seeds. The model that a server has loaded and
 its sampler are not known, so a run that learned from a server cannot be reproduced by others. The server's special
 tokens are not known either: a space breaks any text in a question that has the form of one (`<|im_end|>`, `</s>`,
-`[INST]`), so that a completion cannot end its own turn or begin the judge's.
+`[INST]`), so that a completion cannot end its own turn or begin the judge's. An image is sent as a data URL.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from models.base.errors import UserError
 from models.base.finite import finite_of_json
 from models.base.http_client import NoAnswer, ask_json, names_of
+from models.base.images import REFERENCE, content_of, data_url, shows_images, with_known_images
 from models.method.judge import MISSING, Answer, GenerativeJudge, askable, encodable, vote_seed
 from models.reward_models.judges.settings import JudgeSettings
 
@@ -76,7 +77,7 @@ class ServedJudge(GenerativeJudge):
         """
         body = {
             "model": self._model,
-            "messages": [{"role": "user", "content": spelt_out(question)}],
+            "messages": [{"role": "user", "content": content_of_message(question)}],
             "max_tokens": self._settings.max_tokens,
             "temperature": 0.0 if greedy else self._settings.temperature,
             "seed": vote_seed(self._seed, question, vote) >> 32,  # servers take 31 bits
@@ -94,6 +95,19 @@ class ServedJudge(GenerativeJudge):
             tries=settings.tries,
             optional=optional,
         )
+
+
+def content_of_message(question: str) -> str | list[dict[str, Any]]:
+    """Return what is sent for a question: its text, or its parts if it refers to images that this process knows."""
+    if not shows_images(question):
+        return spelt_out(question)
+    parts: list[dict[str, Any]] = []
+    for place, piece in enumerate(REFERENCE.split(with_known_images(question))):
+        if place % 2:
+            parts.append({"type": "image_url", "image_url": {"url": data_url(content_of(piece))}})
+        elif piece.strip():
+            parts.append({"type": "text", "text": spelt_out(piece.strip())})
+    return parts
 
 
 def spelt_out(question: str) -> str:

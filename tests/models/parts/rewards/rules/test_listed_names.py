@@ -96,7 +96,25 @@ def test_evaluations_count_whole_answers_and_grade_the_rest() -> None:
         assert stated is not None and reward.right([Attempt(PROBLEM, stated, True)]) == [True]
 
 
-@pytest.mark.parametrize("reward", [Ndcg(), LabelSet()])
+def test_labels_of_a_list_and_of_a_whole_completion() -> None:
+    seen, empty = Problem("q", "describe", "red square topleft ; blue circle topright"), Problem("r", "describe", " ; ")
+    reward = LabelSet(reads="whole", right_from=1.0)
+    texts = (
+        "blue circle topright ; red square topleft",
+        "red square topleft",
+        "red square topleft ; red circle topright",
+        "<think> red square topleft </think> blue circle topright",
+    )
+    values = reward(RESOURCES, [rollout(text, seen) for text in texts])
+    assert values.tolist() == pytest.approx([1.0, 2 / 3, 1 / 2, 2 / 3])
+    assert reward.right([Attempt(seen, text, True) for text in texts]) == [True, False, False, False]
+    assert reward.stated(seen) == seen.answer and LabelSet().stated(seen) == f"#### {seen.answer}"
+    assert value(LabelSet(), "#### roads, steel, farms") == 1.0  # JSON next to lists
+    assert reward.accepts([seen, empty, PROBLEM]) == [True, False, True]
+    assert reward.stated(empty) is None
+
+
+@pytest.mark.parametrize("reward", [Ndcg(), LabelSet(), LabelSet(reads="whole")])
 def test_a_cut_completion_and_a_text_of_any_form_are_worth_nothing_or_less_than_all(reward: Ndcg | LabelSet) -> None:
     assert value(reward, "#### steel > roads > farms", finished=False) == 0.0
     values = reward(RESOURCES, malformed(PROBLEM))
