@@ -38,6 +38,7 @@ TASK_SETS = (
     "repairs",
     "requests",
     "routing",
+    "scene_steps",
     "scenes",
     "second_try",
     "shape_boxes",

@@ -129,6 +129,10 @@ class Blend(Reward):
     def blend(self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Compute values before weighting, [completions]; `components`: the rewards before it, [completions] each."""
 
+    def watched(self, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Return further metrics, each logged as `rewards/LABEL/NAME`."""
+        return {}
+
     def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
         """Compute `blend` with no other rewards."""
         return self.blend(resources, rollouts, {})

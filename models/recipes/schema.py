@@ -45,6 +45,7 @@ from models.recipes.suites import SuiteSettings, check_suites
 from models.recipes.timeouts import TimeoutSettings
 from models.reward_models.annotators import GroupSettings
 from models.reward_models.ensemble import EnsembleSettings
+from models.reward_models.facts import FactSettings
 from models.reward_models.fit import RewardModelSettings
 from models.reward_models.gap import GapSettings
 from models.reward_models.judges.settings import JudgeSettings
@@ -95,6 +96,9 @@ class RewardModelSection(Section):
     principles: Principles | None = None
     """Texts before the prompt that the reward model follows, each with its rule for the better completion of a pair:
     given (as in the data), shorter or longer; the first must be given. null: no such texts."""
+    facts: FactSettings | None = None
+    """Facts that the reward model reads with each prompt and the policy does not: the answer of the prompt's problem.
+    null: it reads what the policy reads."""
     groups: GroupSettings | None = None
     """One reward model for each group of annotators who agree; that of the worst served group is used. null: one for
     all."""
@@ -126,6 +130,13 @@ class RewardModelSection(Section):
             raise ValueError(
                 "principles: they order preferences again; set process, gap, fit.contrast and fit.reactions to null, "
                 "and parallel to false"
+            )
+        if self.facts is not None and any(
+            (self.process, self.parallel, self.gap, self.principles, self.has_goal, self.report)
+        ):
+            raise ValueError(
+                "facts: a reward model that reads facts is one of plain preferences; set process, gap, principles and "
+                "report to null, parallel to false, and fit.contrast.goal to 0"
             )
         others = (self.process, self.ensemble, self.strength, self.parallel, self.principles)
         if self.groups is not None and any(others):

@@ -8,9 +8,11 @@ from sys import intern
 
 import numpy as np
 
+from models.base.errors import UserError
 from models.datasets.row_table import RowTable, Texts, open_rows
-from models.datasets.schema import SOUND, Kind, Row, available
+from models.datasets.schema import SOUND, Kind, Row, Split, available
 from models.reward_models.bare_texts import bare_prompts
+from models.reward_models.facts import FactSettings, answers_by_prompt
 from models.reward_models.fit import Pair, PairRows
 from models.reward_models.gap import GapRows, GapSettings
 from models.text.encoding import Codec
@@ -19,7 +21,13 @@ from models.text.token_rows import TokenRows, few, rows_in_memory
 
 
 def read_pairs(
-    data: Path, codec: Codec, split: str, longest: int, parallel: bool = False, gap: GapSettings | None = None
+    data: Path,
+    codec: Codec,
+    split: Split,
+    longest: int,
+    parallel: bool = False,
+    gap: GapSettings | None = None,
+    facts: FactSettings | None = None,
 ) -> tuple[Sequence[Pair], list[str]]:
     """Return the encoded preference pairs of a split that fit into `longest` tokens, and the kind of flaw of each.
 
@@ -29,18 +37,33 @@ def read_pairs(
         longest: maximum number of tokens of a prompt and the longer of its completions.
         parallel: use the sound demonstrations of the split instead of its preferences, each against its own prompt.
         gap: use each pair twice, after either of its completions; the flaws are then repeated, too.
+        facts: read each pair after its prompt with the facts of its problem; pairs whose problem has none are left out.
+
+    Raises:
+        UserError: no pair has facts.
     """
     kind: Kind = "demonstrations" if parallel else "preferences"
     if split not in available(data).get(kind, ()):
         return [], []
-    table = open_rows(data, kind, split)  # type: ignore[arg-type]
+    table = open_rows(data, kind, split)
     if parallel:
         return _parallel(table, codec, longest), []
     if gap is not None:
         return _gaps(table, codec, longest, gap)
-    prompts = codec.rows_of_prompts(table.column("prompt"), table.systems())
+    answers = answers_by_prompt(data, split) if facts is not None else {}
+
+    def prompt_of(row: Row) -> str:
+        prompt = str(row["prompt"])
+        return prompt if facts is None else facts.filled(prompt, answers.get(prompt, ""))
+
+    prompts = codec.rows_of_prompts(Texts(table, (prompt_of,)), table.systems())
     chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
     fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
+    if facts is not None:
+        known = np.array([str(prompt) in answers for some in table.column("prompt") for prompt in some])
+        fitting = fitting[known[fitting]]
+        if not len(fitting):
+            raise UserError(f"reward_model.facts: no preference of the {split} split has a problem with its prompt")
     flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
     pairs = PairRows(*(rows.take(fitting) for rows in (prompts, chosen, rejected)))
     return pairs.held(), [flaws[row] for row in fitting.tolist()]

@@ -13,6 +13,7 @@ from models.base.device import on_device
 from models.learner.packing import Sequences
 from models.reward_models.bare_texts import bare_prompts, is_bare
 from models.reward_models.ensemble import member_folders, read_ensemble
+from models.reward_models.facts import FactScorer, read_facts
 from models.reward_models.goal import nearness, read_goal, states_of
 from models.reward_models.model import load_reward_model
 from models.reward_models.principles import PrincipledScorer, read_principles
@@ -67,7 +68,8 @@ def open_scorer(
     """Return a function that scores prompts with their completions, [completions], on the learner's device.
 
     Whichever end token a completion has, the score is read at the one that the reward model was fitted with. A process
-    reward model gives a `StepScorer`, one with a goal a `GoalScorer`, one with principles a `PrincipledScorer`.
+    reward model gives a `StepScorer`, one with a goal a `GoalScorer`, one with principles a `PrincipledScorer`, and
+    one that reads facts a `FactScorer`.
 
     Args:
         folder: folder of the reward model.
@@ -97,6 +99,8 @@ def open_scorer(
 
     if principles := read_principles(folder):
         return PrincipledScorer(score, dict(zip(principles, codec.inside(principles), strict=True)))
+    if (facts := read_facts(folder)) is not None:
+        return FactScorer(score, facts, codec)
     if (goal := read_goal(folder)) is None:
         return score
     model = models[0]

@@ -20,14 +20,19 @@ from pydantic import Field
 
 from models.datasets.schema import SOUND, Split
 from models.task_sets.drawing import Share, Task, TaskSettings
-from models.task_sets.scenes import COLOURS, PLACES, SHAPES, Shape, picture, split_of_picture
+from models.task_sets.scenes import (
+    COLOURS,
+    PLACES,
+    SHAPES,
+    caption_of,
+    items_in,
+    items_of,
+    picture,
+    split_of_picture,
+)
 
 Flaw = Literal["attribute", "relation", "existence"]
 FLAWS: tuple[Flaw, ...] = get_args(Flaw)
-Item = tuple[str, str, str]
-"""Colour, form and place of a shape."""
-BETWEEN = " ; "
-"""Text between two shapes of a description."""
 
 
 class CaptionsSettings(TaskSettings):
@@ -69,22 +74,9 @@ class CaptionsSettings(TaskSettings):
         return split_of_picture(task.prompt)
 
 
-def items_of(shapes: tuple[Shape, ...]) -> list[Item]:
-    """Return the shapes of a picture, in the order of their quarters."""
-    return [(colour, form, PLACES[quarter]) for colour, form, quarter in sorted(shapes, key=lambda shape: shape[2])]
-
-
-def caption_of(items: list[Item]) -> str:
-    """Write a description of shapes."""
-    return BETWEEN.join(map(" ".join, items))
-
-
 def flawed_caption(random: Random, caption: str) -> tuple[Flaw, str]:
     """Draw a flaw, and return it with the description that has it, which still names the shapes from place to place."""
-    items: list[Item] = []
-    for text in caption.split(BETWEEN):
-        colour, form, place = text.split()
-        items.append((colour, form, place))
+    items = items_in(caption)
     flaw, at = random.choice(FLAWS), random.randrange(len(items))
     colour, form, place = items[at]
     free = [other for other in PLACES if other not in {item[2] for item in items}]

@@ -47,6 +47,10 @@ Shape = tuple[str, str, int]
 """Colour, form and quarter of a shape."""
 Square = tuple[int, int, int]
 """Left and top edge of the square around a shape, and its width less one, in pixels of a picture of 32."""
+Item = tuple[str, str, str]
+"""Colour, form and place of a shape, in words."""
+BETWEEN = " ; "
+"""Text between two shapes of a description."""
 Questions = dict[Kind, dict[str, list[str]]]
 """Kind of question -> answer -> questions."""
 
@@ -69,7 +73,7 @@ class ScenesSettings(TaskSettings):
             shapes, _, reference = picture(self.seed, random.randrange(self.pictures), self.pixels)
             if answer in (texts := questions(shapes)[kind]):
                 text = random.choice(texts[answer])
-                return Task(f"{reference} {text}", answer, KINDS.index(kind) + 1, ())
+                return Task(f"{reference} {text}", answer, KINDS.index(kind) + 1, (caption_of(items_of(shapes)),))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """Return the answer, without a flaw."""
@@ -78,6 +82,25 @@ class ScenesSettings(TaskSettings):
     def split_of(self, task: Task) -> Split:
         """Return the split of a question, which is that of its picture."""
         return split_of_picture(task.prompt)
+
+
+def items_of(shapes: tuple[Shape, ...]) -> list[Item]:
+    """Return the shapes of a picture, in the order of their quarters."""
+    return [(colour, form, PLACES[quarter]) for colour, form, quarter in sorted(shapes, key=lambda shape: shape[2])]
+
+
+def caption_of(items: list[Item]) -> str:
+    """Write a description of shapes."""
+    return BETWEEN.join(map(" ".join, items))
+
+
+def items_in(caption: str) -> list[Item]:
+    """Read the shapes of a description."""
+    items: list[Item] = []
+    for text in caption.split(BETWEEN):
+        colour, form, place = text.split()
+        items.append((colour, form, place))
+    return items
 
 
 def split_of_picture(prompt: str) -> Split:

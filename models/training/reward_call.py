@@ -114,7 +114,7 @@ def _ask(
             raise ValueError("did not give one value for each token of each completion")
         values = sum_of_tokens(rows)
     elif isinstance(reward, Blend):
-        values = reward.blend(resources, rollouts, components)
+        values, watched = reward.blend(resources, rollouts, components), reward.watched(rollouts, components)
     else:
         values = reward(resources, rollouts)
     if values.shape != (len(rollouts),):

@@ -29,6 +29,7 @@ from models.reward_models.annotators import (
 from models.reward_models.bare_texts import write_bare
 from models.reward_models.calibration import pair_report
 from models.reward_models.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
+from models.reward_models.facts import write_facts
 from models.reward_models.fit import Pair
 from models.reward_models.goal import LEARNED_FROM, goal_of, write_goal
 from models.reward_models.model import load_reward_model, reward_model_from_policy
@@ -155,6 +156,8 @@ def reward_model(
                 write_ensemble(target, ensemble)
             if section.parallel:
                 write_bare(target)
+            if section.facts is not None:
+                write_facts(target, section.facts)
             if section.has_goal:
                 write_goal(target, _compute_goal(members[0], fit, home, run_id))
 
@@ -195,8 +198,8 @@ def _read_fit(
     principles = section.principles or {}
     prefixes = codec.inside(list(principles))
     longest = int(model.config.get_text_config().max_position_embeddings) - max(map(len, prefixes), default=0)
-    pairs, _ = read_pairs(data, codec, "train", longest, section.parallel, section.gap)
-    held_out, flaws = read_pairs(data, codec, "validation", longest, section.parallel, section.gap)
+    pairs, _ = read_pairs(data, codec, "train", longest, section.parallel, section.gap, section.facts)
+    held_out, flaws = read_pairs(data, codec, "validation", longest, section.parallel, section.gap, section.facts)
     kind: Kind = "demonstrations" if section.parallel else "preferences"
     if not pairs or not held_out:
         raise UserError(

@@ -6,7 +6,8 @@ A reward model is fitted to finished answers, so its score of a cut one is not r
 the least value of its round. A fixed penalty would depend on the scale of the scores.
 
 A reward model with principles (SALMON, paper 90; `models.reward_models.principles`) scores by the principle that the
-recipe names, which may differ between trainings.
+recipe names, which may differ between trainings. One that reads facts (LLaVA-RLHF, paper 188;
+`models.reward_models.facts`) gets the answers of the problems.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from models.method.resources import RunResources
 from models.method.reward import Reward
 from models.method.rollout import Rollout, written_sequences
 from models.method.truncation import worst_where_cut
+from models.reward_models.facts import FactScorer
 from models.reward_models.principles import PrincipledScorer
 
 
@@ -43,6 +45,9 @@ def learned_scores(resources: RunResources, rollouts: Sequence[Rollout], princip
     if principle:
         assert isinstance(scorer, PrincipledScorer), "the recipe check makes sure that it has the principle"
         return worst_where_cut(scorer.under(principle, sequences), rollouts)
+    if isinstance(scorer, FactScorer):
+        problems = [rollout.problem for rollout in rollouts]
+        return worst_where_cut(scorer.with_facts(problems, sequences.completions), rollouts)
     return worst_where_cut(scorer(sequences), rollouts)
 
 

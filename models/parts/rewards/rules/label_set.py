@@ -2,9 +2,9 @@
 
 The problem's answer is a list of labels such as `steel; farms`, or JSON, as for the reward `ndcg`, `{"relevance":
 {"steel": 3, "farms": 1, "mines": 0}}`: names with a positive gain are its labels. A completion names them as `####
-steel, farms`, in any order, or is itself the list. The formula and the reading of lists are in `models.answers.listed`. With
-`right_from`, a completion whose F-beta reaches it is correct in evaluations and at the gate; 1 means all labels and no
-other.
+steel, farms`, in any order, or is itself the list. The formula and the reading of lists are in `models.answers.listed`.
+With `right_from`, a completion whose F-beta reaches it is correct in evaluations and at the gate; 1 means all labels
+and no other.
 """
 
 from __future__ import annotations
