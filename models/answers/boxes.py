@@ -14,6 +14,11 @@ Box = tuple[float, float, float, float]
 """Left, top, right and bottom edge; right is greater than left, bottom than top."""
 
 
+def numbers_in(text: str) -> list[float]:
+    """Read the numbers of a text, in order; words and signs between them do not count."""
+    return [float(number) for number in _NUMBER.findall(text)]
+
+
 def boxes_in(text: str) -> list[Box] | None:
     """Read the boxes of a text, in order: all of its numbers, four for each.
 
@@ -22,7 +27,7 @@ def boxes_in(text: str) -> list[Box] | None:
     Returns:
         The boxes; None if there are none or more than MOST_BOXES, a number is left over, or a box has no area.
     """
-    numbers = [float(number) for number in _NUMBER.findall(text)]
+    numbers = numbers_in(text)
     if not numbers or len(numbers) % 4 or len(numbers) > 4 * MOST_BOXES:
         return None
     edges = (numbers[start::4] for start in range(4))

@@ -125,6 +125,11 @@ class Blend(Reward):
         """Labels of the rewards that it is computed from, which come before it in the recipe."""
         return ()
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it has a meaning without other rewards."""
+        return False
+
     @abstractmethod
     def blend(self, resources: RunResources, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
         """Compute values before weighting, [completions]; `components`: the rewards before it, [completions] each."""

@@ -126,7 +126,7 @@ def _made_of_others(rewards: Sequence[Reward]) -> None:
         if not isinstance(reward, Blend):
             continue
         before = [other.label for other in rewards[:number]]
-        if not reward.made_of:
+        if not reward.made_of and not reward.stands_alone:
             raise ValueError(f"rewards.{number}: {reward.name} is made of other rewards, but names none")
         if missing := [label for label in reward.made_of if label not in before]:
             raise ValueError(

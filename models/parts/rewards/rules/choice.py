@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Literal
 
 import torch
+from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.answers.answers import expected_answer, extract_answer
@@ -41,12 +43,18 @@ class Choice(Reward):
     reads: Literal["answer", "whole"] = "answer"
     """Text that the label is read from: the answer that a completion states, in which the option's words may follow the
     label; or the whole completion."""
+    worth: dict[str, PositiveFloat] = field(default_factory=dict)
+    """Value of a right answer by label, for classes that matter more or are rare (AlphaDrive, paper 99); 1 for all
+    others."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         known = {_plain(label): label for label in self.labels}
         if "" in known or not known or len(known) < len(self.labels):
             raise UserError(f"rewards.{self.label}.labels: {', '.join(map(repr, self.labels))} are not different names")
+        if unknown := [label for label in self.worth if _plain(label) not in known]:
+            raise UserError(f"rewards.{self.label}.worth: {unknown[0]!r} is none of its labels")
+        object.__setattr__(self, "_worth", {_plain(label): value for label, value in self.worth.items()})
         names = "|".join(re.escape(label) for label in sorted(known, key=len, reverse=True))
         head = re.compile(rf"(?:(?:option|choice) )?(?:[(\[](?P<inside>{names})[)\]]|(?P<bare>{names})(?=[).:,]|$))")
         other = re.compile(rf"(?:^|[\s(\[,])({names})[).:\]]|(?:^|[,/&]|\band|\bor) ?({names})$")
@@ -55,9 +63,11 @@ class Choice(Reward):
         object.__setattr__(self, "_other", other)
 
     def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
-        """Return one or zero for each completion, [completions]."""
+        """Return the worth of the right label, or zero, for each completion, [completions]."""
         attempts = [Attempt.of(rollout) for rollout in rollouts]
-        return torch.tensor([float(right) for right in self.right(attempts)])
+        worth: dict[str, float] = vars(self)["_worth"]
+        values = [worth.get(_plain(expected_answer(attempt.problem.answer)), 1.0) for attempt in attempts]
+        return torch.tensor([value * right for value, right in zip(values, self.right(attempts), strict=True)])
 
     def stated(self, problem: Problem) -> str:
         """Return the label in the form in which a completion states it."""

@@ -29,6 +29,7 @@ LONGEST = 20_000
 class InForm(Blend):
     """Another reward for completions of a form, and 0 for the others; it comes earlier in the recipe, with weight 0."""
 
+    stands_alone = True
     pattern: str = r"(?s:<think>.*</think>.*\S.*)"
     """Regular expression that the whole completion must match, without white space around it."""
     of: str = ""

@@ -145,3 +145,12 @@ def test_settings_that_no_problem_has_are_refused(changed: dict[str, object], sa
     sound = {"problems": {}, "start": (1, 9), "operand": (1, 9), "levels": [1], "bounds": (5, 7, 9)}
     with pytest.raises(ValueError, match=says):
         OptionsSettings.model_validate({**sound, "guessed": 0.5, "misread": 0.5, **changed})
+
+
+def test_a_right_label_has_the_worth_of_its_class() -> None:
+    reward = Choice(labels=("keep on", "stop"), reads="whole", worth={"Stop": 2.5})
+    assert values(reward, "stop", "stop", "keep on") == [2.5, 0.0]
+    assert values(reward, "keep on", "stop", "Keep  on") == [0.0, 1.0]
+    assert reward.right([Attempt(Problem("p", "", "stop"), "stop", True)]) == [True]
+    with pytest.raises(UserError, match=r"rewards\.choice\.worth: 'go' is none of its labels"):
+        Choice(labels=("stop",), worth={"go": 2.0})
