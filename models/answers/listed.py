@@ -68,9 +68,16 @@ def listed_names(completion: str) -> list[str]:
 
 def names_in(listed: str) -> list[str]:
     """Return the names of a list, in their plain form and order; empty if it is longer than LONGEST."""
+    return [name for _, _, name in spans_of_names(listed)]
+
+
+def spans_of_names(listed: str) -> list[tuple[int, int, str]]:
+    """Return where each name of a list begins and ends, with the name in its plain form; see `names_in`."""
     if len(listed) > LONGEST:
         return []
-    return [name for part in _BETWEEN.split(listed) if (name := plain(part))]
+    gaps = [match.span() for match in _BETWEEN.finditer(listed)]
+    starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(listed)]
+    return [(start, end, name) for start, end in zip(starts, ends, strict=True) if (name := plain(listed[start:end]))]
 
 
 def ndcg(names: Sequence[str], gains: Mapping[str, float], first: int | None = None) -> float:

@@ -45,6 +45,7 @@ TASK_SETS = (
     "shape_boxes",
     "shop",
     "snippets",
+    "styled_scenes",
     "tastes",
     "theorems",
     "topics",
@@ -53,6 +54,7 @@ TASK_SETS = (
     "twenty_questions",
     "unseen_pairs",
     "unseen_topics",
+    "written_scenes",
 )
 """Data sets for environments, made by `models.task_sets.make_tasks`; each has a file in `models/task_sets`."""
 EXTRA_SETS = ("textworld",)

@@ -7,6 +7,7 @@ from models.method.attempt import Attempt
 from models.method.feedback import Feedback, Remark, RemarkSpan
 from models.method.problem import Problem
 from models.method.rollout import Rollout
+from models.parts.feedback.facts import FactsFeedback
 from models.parts.feedback.verdict import VerdictFeedback
 from models.parts.feedback.working import WorkingFeedback, read_problem
 from models.parts.rewards.judges.followed_feedback import FollowedFeedback, taken_in
@@ -132,3 +133,20 @@ def test_only_a_finished_refinement_follows_feedback() -> None:
     refined = replace(rollout("9 + 1", PROBLEM), source=replace(rollout("9 + 1", PROBLEM).source, feedback="9 + 1"))
     given = [refined, replace(refined, finished=False), replace(refined, source=replace(refined.source, feedback=""))]
     assert FollowedFeedback()(make_resources(), given).tolist() == [1.0, 0.0, 0.0]
+
+
+def test_wrong_and_missing_facts_are_named_where_they_are() -> None:
+    seen = Problem("p", "describe", "red square topleft ; blue circle topright")
+    text = "red square topleft ; blue cross topright ; red square topleft"
+    given = remark(FactsFeedback(), text, seen)
+    assert given.text == "wrong blue cross topright missing blue circle topright"
+    assert phrases(text, given) == [("red square topleft", 1), ("blue cross topright", -1), ("red square topleft", 1)]
+    assert remark(FactsFeedback(), "blue circle topright ; red square topleft", seen).text == "right"
+    nothing = remark(FactsFeedback(), "", seen)
+    assert nothing == Remark("missing red square topleft ; blue circle topright")
+    assert remark(FactsFeedback(missing="{facts}", between=" , "), " ; ", seen).text == seen.answer.replace(";", ",")
+
+
+def test_feedback_on_facts_reads_texts_of_any_form() -> None:
+    remarks = FactsFeedback()([Attempt.of(each) for each in malformed(PROBLEM)])
+    assert all(each.text for each in remarks)
