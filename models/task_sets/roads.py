@@ -55,13 +55,13 @@ NEAR, FAR, BESIDE = 15, 4, 23
 
 
 @dataclass(frozen=True)
-class View:
+class RoadView:
     """What matters on a road, in words."""
 
     light: Literal["red", "green", "none"]
     ahead: Literal["near", "far", "none"]
     left: Literal["free", "taken", "none"]
-    """State of the lane on the left; none: there is no lane."""
+    """State of the lane on the left; none: the road ends there."""
     right: Literal["free", "taken", "none"]
     goal: Literal["left", "right", "straight"]
 
@@ -101,7 +101,7 @@ class RoadsSettings(TaskSettings):
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """Return a working and its plan, and the flaw of the working, if it has one."""
-        view: View = View(*task.steps)  # type: ignore[arg-type]
+        view: RoadView = RoadView(*task.steps)  # type: ignore[arg-type]
         if random.random() >= self.misread:
             return SOUND, (f"{view.text} #### {view.plan}",)
         flaw, view = misread(random, view)
@@ -112,16 +112,16 @@ class RoadsSettings(TaskSettings):
         return split_of_picture(task.prompt)
 
 
-def misread(random: Random, view: View) -> tuple[str, View]:
+def misread(random: Random, view: RoadView) -> tuple[str, RoadView]:
     """Return a view in which one thing differs, and its name."""
     seen = {"light": ("red", "green", "none"), "ahead": ("near", "far", "none"), "goal": ("left", "right", "straight")}
     thing = random.choice(sorted(seen))
     words = dict(zip(("light", "ahead", "left", "right", "goal"), astuple(view), strict=True))
     words[thing] = random.choice([word for word in seen[thing] if word != words[thing]])
-    return thing, View(**words)
+    return thing, RoadView(**words)
 
 
-def view_of(random: Random, quiet: float) -> View:
+def view_of(random: Random, quiet: float) -> RoadView:
     """Draw a view."""
     calm = random.random() < quiet
     lanes = random.randint(2, 3)
@@ -132,11 +132,11 @@ def view_of(random: Random, quiet: float) -> View:
     light = random.choice(("green", "none", "none") if calm else ("red", "green", "none"))
     ahead = "none" if calm else random.choice(("near", "near", "far"))
     goal = random.choice(("left", "right", "straight", "straight"))
-    return View(light, ahead, sides[0], sides[1], goal)  # type: ignore[arg-type]
+    return RoadView(light, ahead, sides[0], sides[1], goal)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=1 << 17)
-def drawn_road(seed: int, number: int, quiet: float) -> tuple[View, str]:
+def drawn_road(seed: int, number: int, quiet: float) -> tuple[RoadView, str]:
     """Return the view of a road and the reference to its picture; the same arguments give the same road."""
     random = Random(f"{seed}/road/{number}")
     view = view_of(random, quiet)
@@ -145,7 +145,7 @@ def drawn_road(seed: int, number: int, quiet: float) -> tuple[View, str]:
     return view, reference_to(content.getvalue())
 
 
-def painted(view: View, random: Random) -> Image:
+def painted(view: RoadView, random: Random) -> Image:
     """Paint a road; `random` moves the cars and changes the grey of the lanes, so that many pictures have one view."""
     from PIL import Image, ImageDraw
 

@@ -42,7 +42,7 @@ class RuleWatchSettings(TaskSettings):
     def draw(self, random: Random) -> Task:
         """Draw frames of one split, and rules."""
         first = random.randrange(self.pictures)
-        frames, references = [], []
+        frames, references = list[list[Item]](), list[str]()
         for offset in range(self.frames):
             number = first if not offset else self._other(random, references[0])
             shapes, _, reference = picture(self.seed, number, self.pixels)

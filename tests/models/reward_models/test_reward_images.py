@@ -85,7 +85,7 @@ def test_scores_and_gradients_are_those_of_the_plain_pass(vision_family: str, vi
 
 def test_scoring_of_many_is_that_of_each(vision_base: Path, policy: Path) -> None:
     codec = codec_of(vision_base)
-    model = placed(reward_model_from_policy(policy, seed=0, head_std=1.0))
+    model: Any = placed(reward_model_from_policy(policy, seed=0, head_std=1.0))
     rows = sequences(codec)
     together = score(model, rows).detach().cpu()
     for budget in (1, 100, 10_000):
@@ -96,9 +96,9 @@ def test_a_written_reward_model_is_read_again_to_the_same_bits(
     vision_family: str, vision_base: Path, policy: Path, tmp_path: Path
 ) -> None:
     tokenizer, codec = open_policy(vision_base)[1], codec_of(vision_base)
-    model = reward_model_from_policy(policy, seed=0, head_std=1.0)
+    model: Any = reward_model_from_policy(policy, seed=0, head_std=1.0)
     save_model_folder(model, tokenizer, tmp_path / "reward_model")
-    again = load_reward_model(tmp_path / "reward_model")
+    again: Any = load_reward_model(tmp_path / "reward_model")
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
     assert torch.equal(score_all(placed(model), sequences(codec)), score_all(placed(again), sequences(codec)))
     with pytest.raises(UserError, match=r"holds \w+ForConditionalGeneration, not a reward model"):

@@ -9,7 +9,7 @@ import numpy as np
 from models.base.images import content_of, images_in
 from models.base.pictures import decoded
 from models.task_sets.drawing import make_rows
-from models.task_sets.roads import CAR, LIGHTS, OWN, PLANS, RoadsSettings, View, drawn_road, misread, view_of
+from models.task_sets.roads import CAR, LIGHTS, OWN, PLANS, RoadsSettings, RoadView, drawn_road, misread, view_of
 
 SETTINGS = RoadsSettings(
     problems={"train": 400, "validation": 60, "gate": 60},
@@ -18,7 +18,7 @@ SETTINGS = RoadsSettings(
     quiet=0.6,
     misread=0.3,
 )
-QUIET = View("none", "none", "free", "free", "straight")
+QUIET = RoadView("none", "none", "free", "free", "straight")
 
 
 def test_plans_by_hand() -> None:
@@ -71,7 +71,7 @@ def test_the_plan_of_a_working_follows_from_it_and_a_picture_is_in_one_split() -
     flawed = 0
     for row in rows["demonstrations"]["train"]:
         working, _, plan = str(row["completion"]).partition(" #### ")
-        assert View(*working.split()[1::2]).plan == plan  # type: ignore[arg-type]
+        assert RoadView(*working.split()[1::2]).plan == plan  # type: ignore[arg-type]
         assert row["flaw"] != "none" or plan == row["answer"] == PLANS[int(row["level"]) - 1]
         flawed += row["flaw"] != "none"
     assert 0.24 < flawed / 800 < 0.36
