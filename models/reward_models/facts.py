@@ -7,7 +7,7 @@ prompt it compares the completion with them. The preferences have no facts of th
 problems with the same prompts.
 
 `facts.json` in the model's folder has the template. Without the facts the score is meaningless, so such a reward model
-serves the training of a policy alone, and neither strategies nor reports.
+serves trainings and evaluations, which know the problems, and neither strategies nor reports.
 """
 
 from __future__ import annotations
@@ -60,6 +60,24 @@ class FactScorer:
         texts = [self.settings.filled(problem.prompt, problem.answer) for problem in problems]
         prompts = self.codec.prompts(texts, [problem.system for problem in problems])
         return self.read(Sequences(prompts, completions))
+
+    def of_problems(
+        self, problems: Sequence[Problem], prompts: Sequence[Sequence[int]]
+    ) -> Callable[[Sequences], Tensor]:
+        """Return a function that scores completions of known problems by their plain prompts.
+
+        Args:
+            problems: problems with different prompts, [problems].
+            prompts: their encoded prompts, as the sequences to score have them, [problems].
+        """
+        texts = [self.settings.filled(problem.prompt, problem.answer) for problem in problems]
+        encoded = self.codec.prompts(texts, [problem.system for problem in problems])
+        known = {tuple(prompt): ids for prompt, ids in zip(prompts, encoded, strict=True)}
+
+        def score(sequences: Sequences) -> Tensor:
+            return self.read(Sequences([known[tuple(ids)] for ids in sequences.prompts], sequences.completions))
+
+        return score
 
     def __call__(self, sequences: Sequences) -> Tensor:
         """Refuse to score completions whose problems are unknown.

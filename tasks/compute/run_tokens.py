@@ -17,6 +17,7 @@ from torch import Tensor
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
 from models.method.problem import Problem, texts_of
+from models.reward_models.facts import FactScorer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
@@ -70,15 +71,18 @@ class RunTokens:
             score: scores of prompts with their completions, [completions].
             problems: all problems whose completions will be scored, with prompts in the policy's own tokens.
         """
-        if score is None or self.alike:
-            return score
+        if score is None:
+            return None
         ours = self.run.prompts(*texts_of(problems))
+        read = score.of_problems(problems, ours) if isinstance(score, FactScorer) else score
+        if self.alike:
+            return read
         prompts = {tuple(problem.tokens): ids for problem, ids in zip(problems, ours, strict=True)}
 
         def score_anew(sequences: Sequences) -> Tensor:
             texts = self.own.text(sequences.completions)
             finished = [bool(ids) and ids[-1] in self.own.ends for ids in sequences.completions]
-            return score(Sequences([prompts[tuple(ids)] for ids in sequences.prompts], self._encoded(texts, finished)))
+            return read(Sequences([prompts[tuple(ids)] for ids in sequences.prompts], self._encoded(texts, finished)))
 
         return score_anew
 

@@ -67,8 +67,12 @@ def test_the_reward_reads_the_facts_of_each_problem() -> None:
     values = LearnedReward()(here, made)
     assert values.tolist() == pytest.approx([0.5, 1 / (1 + torch.e**-1)])
     assert [list(prompt) for prompt in seen[0].prompts] == CODEC.prompts(["1 + 2 = 3 ;", "3 + 4 = 7 ;"])
+    plain = [CODEC.prompts([each.problem.prompt])[0] for each in made]
+    scorer = FactScorer(read, FACTS, CODEC)
+    scorer.of_problems([each.problem for each in made], plain)(Sequences(plain[::-1], [[5], [6]]))
+    assert [list(prompt) for prompt in seen[1].prompts] == CODEC.prompts(["3 + 4 = 7 ;", "1 + 2 = 3 ;"])
     with pytest.raises(UserError, match="reads facts with each prompt"):
-        FactScorer(read, FACTS, CODEC)(seen[0])
+        scorer(seen[0])
 
 
 def test_the_template_is_stored_with_the_model(tmp_path: Path) -> None:
