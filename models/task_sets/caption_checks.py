@@ -12,26 +12,19 @@ fault of two. The level is 1 for a description without a flaw and 2 for one with
 from __future__ import annotations
 
 from random import Random
-from typing import Annotated
 
-from pydantic import Field
-
-from models.datasets.schema import SOUND, Split
+from models.datasets.schema import SOUND
 from models.task_sets.captions import flawed_caption
-from models.task_sets.drawing import Share, Task, TaskSettings
-from models.task_sets.scenes import BETWEEN, caption_of, items_of, picture, split_of_picture
+from models.task_sets.drawing import Share, Task
+from models.task_sets.scenes import BETWEEN, PictureSettings, caption_of, items_of, picture
 
 RIGHT = "right"
 """Critique of a description without a flaw."""
 
 
-class CaptionChecksSettings(TaskSettings):
+class CaptionChecksSettings(PictureSettings):
     """The section `caption_checks` of params.yaml."""
 
-    pixels: Annotated[int, Field(ge=32, le=1024, multiple_of=32)] = 32
-    """Width and height of a picture."""
-    pictures: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Number of pictures, of all splits together."""
     sound: Share
     """Share of the descriptions without a flaw."""
     flawed: Share
@@ -56,10 +49,6 @@ class CaptionChecksSettings(TaskSettings):
         """Return the flaw of a wrong critique, the right critique and the wrong one."""
         flaw, critique = wrong_critique(random, task)
         return flaw, task.answer, critique
-
-    def split_of(self, task: Task) -> Split:
-        """Return the split of a prompt, which is that of its picture."""
-        return split_of_picture(task.prompt)
 
 
 def critique_of(shown: str, true: str) -> str:

@@ -14,34 +14,28 @@ described shapes. Some demonstrations, and the worse answer of each preference, 
 from __future__ import annotations
 
 from random import Random
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import Field
-
-from models.datasets.schema import SOUND, Split
-from models.task_sets.drawing import Share, Task, TaskSettings
+from models.datasets.schema import SOUND
+from models.task_sets.drawing import Share, Task
 from models.task_sets.scenes import (
     COLOURS,
     PLACES,
     SHAPES,
+    PictureSettings,
     caption_of,
     items_in,
     items_of,
     picture,
-    split_of_picture,
 )
 
 Flaw = Literal["attribute", "relation", "existence"]
 FLAWS: tuple[Flaw, ...] = get_args(Flaw)
 
 
-class CaptionsSettings(TaskSettings):
+class CaptionsSettings(PictureSettings):
     """The section `captions` of params.yaml."""
 
-    pixels: Annotated[int, Field(ge=32, le=1024, multiple_of=32)] = 32
-    """Width and height of a picture."""
-    pictures: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Number of pictures that are described, of all splits together."""
     every: Share
     """Share of the prompts that ask for all shapes; the others ask for those of a colour or form."""
     flawed: Share
@@ -68,10 +62,6 @@ class CaptionsSettings(TaskSettings):
         """Return a flaw, the description without it and one with it."""
         flaw, caption = flawed_caption(random, task.answer)
         return flaw, task.answer, caption
-
-    def split_of(self, task: Task) -> Split:
-        """Return the split of a prompt, which is that of its picture."""
-        return split_of_picture(task.prompt)
 
 
 def flawed_caption(random: Random, caption: str) -> tuple[Flaw, str]:

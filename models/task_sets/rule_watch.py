@@ -17,23 +17,21 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.datasets.schema import SOUND, Split
+from models.datasets.schema import SOUND
 from models.datasets.splits import split_by_hash
-from models.task_sets.drawing import Share, Task, TaskSettings
-from models.task_sets.scenes import COLOURS, PLACES, SHAPES, Item, items_of, picture
+from models.task_sets.drawing import Share, Task
+from models.task_sets.scenes import COLOURS, PLACES, SHAPES, Item, PictureSettings, items_of, picture
 
 RULES = 3
 NONE = "none"
 """Answer if no rule is broken."""
 
 
-class RuleWatchSettings(TaskSettings):
+class RuleWatchSettings(PictureSettings):
     """The section `rule_watch` of params.yaml."""
 
-    pixels: Annotated[int, Field(ge=32, le=1024, multiple_of=32)] = 32
-    """Width and height of a frame."""
-    pictures: Annotated[int, Field(ge=2, le=1_000_000)]
-    """Number of pictures that frames are drawn from, of all splits together."""
+    pictures: Annotated[int, Field(ge=100, le=1_000_000)]
+    """Number of pictures that frames are drawn from, of all splits together; each split needs several."""
     frames: Annotated[int, Field(ge=1, le=4)] = 2
     """Frames of a film."""
     flawed: Share
@@ -81,10 +79,6 @@ class RuleWatchSettings(TaskSettings):
         colour = words[0] if words[0] in COLOURS else random.choice(list(COLOURS))
         form = words[-1] if words[-1] in SHAPES else random.choice(SHAPES)
         return "reported", (working({**broken, reported: f"{colour} {form} {random.choice(PLACES)}"}),)
-
-    def split_of(self, task: Task) -> Split:
-        """Return the split of a prompt, which is that of all of its frames."""
-        return split_by_hash(task.prompt.split()[0])
 
 
 def drawn_rules(random: Random) -> list[str]:

@@ -55,13 +55,22 @@ Questions = dict[Kind, dict[str, list[str]]]
 """Kind of question -> answer -> questions."""
 
 
-class ScenesSettings(TaskSettings):
-    """The section `scenes` of params.yaml."""
+class PictureSettings(TaskSettings):
+    """Common settings of the task sets about these pictures."""
 
     pixels: Annotated[int, Field(ge=32, le=1024, multiple_of=32)] = 32
     """Width and height of a picture."""
     pictures: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Number of pictures that questions are drawn about, of all splits together."""
+    """Number of pictures that prompts are drawn about, of all splits together."""
+
+    def split_of(self, task: Task) -> Split:
+        """Return the split of a prompt, which is that of its first picture."""
+        return split_of_picture(task.prompt)
+
+
+class ScenesSettings(PictureSettings):
+    """The section `scenes` of params.yaml."""
+
     shares: dict[Kind, Annotated[float, Field(ge=0)]]
     """Weight of each kind of question."""
 
@@ -78,10 +87,6 @@ class ScenesSettings(TaskSettings):
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """Return the answer, without a flaw."""
         return SOUND, (task.answer,)
-
-    def split_of(self, task: Task) -> Split:
-        """Return the split of a question, which is that of its picture."""
-        return split_of_picture(task.prompt)
 
 
 def items_of(shapes: tuple[Shape, ...]) -> list[Item]:

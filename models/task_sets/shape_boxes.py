@@ -14,21 +14,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.datasets.schema import SOUND, Split
-from models.task_sets.drawing import Task, TaskSettings
-from models.task_sets.scenes import Shape, Square, picture, split_of_picture
+from models.datasets.schema import SOUND
+from models.task_sets.drawing import Task
+from models.task_sets.scenes import PictureSettings, Shape, Square, picture
 
 PixelBox = tuple[int, int, int, int]
 """Left, top, right and bottom edge, in pixels."""
 
 
-class ShapeBoxesSettings(TaskSettings):
+class ShapeBoxesSettings(PictureSettings):
     """The section `shape_boxes` of params.yaml."""
 
-    pixels: Annotated[int, Field(ge=32, le=1024, multiple_of=32)] = 32
-    """Width and height of a picture."""
-    pictures: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Number of pictures that questions are drawn about, of all splits together."""
     several: Annotated[float, Field(ge=0.0, le=1.0)]
     """Share of the questions with two or more boxes."""
 
@@ -47,10 +43,6 @@ class ShapeBoxesSettings(TaskSettings):
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """Return the answer, without a flaw."""
         return SOUND, (task.answer,)
-
-    def split_of(self, task: Task) -> Split:
-        """Return the split of a question, which is that of its picture."""
-        return split_of_picture(task.prompt)
 
 
 def boxes_of(shapes: tuple[Shape, ...], squares: tuple[Square, ...], pixels: int = 32) -> dict[str, list[PixelBox]]:
