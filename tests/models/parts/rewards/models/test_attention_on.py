@@ -21,6 +21,7 @@ from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.device_here import placed
 from tests.support.tiny_models import tiny_policy
 from tests.support.tiny_resources import make_resources
 
@@ -73,7 +74,7 @@ def test_the_weights_are_those_of_the_attention_formula_in_the_first_layer() -> 
     policy.config.num_hidden_layers = 1
     layer, prompt, completion = policy.model.layers[0], (5, 6, 7, 8), (9, 10)
     (row,) = attention_to_prompts(policy, Sequences([prompt], [completion]))
-    ids = torch.tensor([[*prompt, *completion]])
+    ids = placed(torch.tensor([[*prompt, *completion]]))
     states = layer.input_layernorm(policy.model.embed_tokens(ids))
     query, key = (
         norm(projection(states).view(1, 6, -1, 32)).transpose(1, 2)
@@ -82,16 +83,16 @@ def test_the_weights_are_those_of_the_attention_formula_in_the_first_layer() -> 
             (layer.self_attn.k_norm, layer.self_attn.k_proj),
         )
     )
-    cos, sin = policy.model.rotary_emb(states, torch.arange(6)[None])
+    cos, sin = policy.model.rotary_emb(states, placed(torch.arange(6)[None]))
 
     def turned(x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = x * cos + torch.cat([-x[..., 16:], x[..., :16]], -1) * sin
         return result
 
     scores = turned(query) @ turned(key).transpose(2, 3) / 32**0.5
-    causal = torch.ones(6, 6).tril().bool()
+    causal = placed(torch.ones(6, 6).tril().bool())
     weights = scores.masked_fill(~causal, float("-inf")).softmax(-1)
-    assert torch.allclose(row, weights[0, :, 3:5, :4].mean((0, 1)), atol=1e-6)
+    assert torch.allclose(row.cpu(), weights[0, :, 3:5, :4].mean((0, 1)).cpu(), atol=1e-6)
 
 
 def test_a_value_does_not_depend_on_the_batch_and_the_attention_is_restored(records: Path) -> None:
