@@ -26,7 +26,7 @@ from models.base.errors import UserError
 from models.datasets.row_table import open_rows
 from models.datasets.schema import Split, available
 from models.learner.packing import Sequences
-from models.method.problem import Problem
+from models.method.problem import Problem, systems_of
 from models.reward_models.settings_file import read_settings_file
 from models.text.encoding import Codec
 
@@ -57,9 +57,7 @@ class FactScorer:
 
     def with_facts(self, problems: Sequence[Problem], completions: Sequence[Sequence[int]]) -> Tensor:
         """Return the scores of completions after their prompts with the facts, [completions]."""
-        texts = [self.settings.filled(problem.prompt, problem.answer) for problem in problems]
-        prompts = self.codec.prompts(texts, [problem.system for problem in problems])
-        return self.read(Sequences(prompts, completions))
+        return self.read(Sequences(self._prompts(problems), completions))
 
     def of_problems(
         self, problems: Sequence[Problem], prompts: Sequence[Sequence[int]]
@@ -70,14 +68,17 @@ class FactScorer:
             problems: problems with different prompts, [problems].
             prompts: their encoded prompts, as the sequences to score have them, [problems].
         """
-        texts = [self.settings.filled(problem.prompt, problem.answer) for problem in problems]
-        encoded = self.codec.prompts(texts, [problem.system for problem in problems])
-        known = {tuple(prompt): ids for prompt, ids in zip(prompts, encoded, strict=True)}
+        known = {tuple(prompt): ids for prompt, ids in zip(prompts, self._prompts(problems), strict=True)}
 
         def score(sequences: Sequences) -> Tensor:
             return self.read(Sequences([known[tuple(ids)] for ids in sequences.prompts], sequences.completions))
 
         return score
+
+    def _prompts(self, problems: Sequence[Problem]) -> list[list[int]]:
+        """Encode the prompts of problems with their facts, [problems]."""
+        texts = [self.settings.filled(problem.prompt, problem.answer) for problem in problems]
+        return self.codec.prompts(texts, systems_of(problems))
 
     def __call__(self, sequences: Sequences) -> Tensor:
         """Refuse to score completions whose problems are unknown.

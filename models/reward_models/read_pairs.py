@@ -52,11 +52,12 @@ def read_pairs(
         return _gaps(table, codec, longest, gap)
     answers = answers_by_prompt(data, split) if facts is not None else {}
 
-    def prompt_of(row: Row) -> str:
-        prompt = str(row["prompt"])
-        return prompt if facts is None else facts.filled(prompt, answers.get(prompt, ""))
+    def with_facts(row: Row) -> str:
+        assert facts is not None
+        return facts.filled(str(row["prompt"]), answers.get(str(row["prompt"]), ""))
 
-    prompts = codec.rows_of_prompts(Texts(table, (prompt_of,)), table.systems())
+    texts = table.column("prompt") if facts is None else Texts(table, (with_facts,))
+    prompts = codec.rows_of_prompts(texts, table.systems())
     chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
     fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
     if facts is not None:

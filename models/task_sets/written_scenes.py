@@ -2,7 +2,7 @@
 
     red square topleft ; blue circle bottomright where is the circle      bottomright
 
-What the answer requires is the same as with a picture, except to see.
+The questions require the same reasoning as those about pictures, but no perception.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class RunTokens:
             score: scores of prompts with their completions, [completions].
             problems: all problems whose completions will be scored, with prompts in the policy's own tokens.
         """
-        if score is None:
-            return None
+        if score is None or (self.alike and not isinstance(score, FactScorer)):
+            return score
         ours = self.run.prompts(*texts_of(problems))
         read = score.of_problems(problems, ours) if isinstance(score, FactScorer) else score
         if self.alike:

@@ -1,6 +1,5 @@
 """The blind control in a whole run: a policy that gains by frequent answers, without looking, is refused."""
 
-import base64
 import json
 import re
 from pathlib import Path
@@ -9,7 +8,7 @@ from random import Random
 import pytest
 from project import Project, rewardflow
 
-from models.base.images import content_of, images_in, without_images
+from models.base.images import content_of, data_url, images_in, without_images
 from models.task_sets.scenes import ANSWERS
 from tests.support.tiny_vision import rows_about_scenes
 
@@ -39,8 +38,8 @@ def write_rows(folder: Path, count: int) -> None:
     for name, column in (("problems", "answer"), ("demonstrations", "completion")):
         with (folder / f"{name}.jsonl").open("w") as file:
             for text, answer in rows:
-                picture = base64.b64encode(content_of(images_in(text)[0])).decode("ascii")
-                row = {"prompt": without_images(text), column: answer, "image": f"data:image/png;base64,{picture}"}
+                image = data_url(content_of(images_in(text)[0]))
+                row = {"prompt": without_images(text), column: answer, "image": image}
                 file.write(f"{json.dumps(row)}\n")
 
 

@@ -1,6 +1,5 @@
 """A reward model that reads pictures and facts, in a whole run: fitted, registered, and the reward of the loop."""
 
-import base64
 import json
 import re
 from pathlib import Path
@@ -9,7 +8,7 @@ from random import Random
 import pytest
 from project import Project, rewardflow
 
-from models.base.images import content_of, images_in, without_images
+from models.base.images import content_of, data_url, images_in, without_images
 from models.task_sets.captions import CaptionsSettings
 from models.task_sets.drawing import draw_tasks
 
@@ -28,8 +27,7 @@ def write_rows(folder: Path) -> None:
     random = Random(0)
     files: dict[str, list[dict[str, str]]] = {"problems": [], "demonstrations": [], "preferences": []}
     for task in draw_tasks(settings, "train"):
-        picture = base64.b64encode(content_of(images_in(task.prompt)[0])).decode("ascii")
-        row = {"prompt": without_images(task.prompt), "image": f"data:image/png;base64,{picture}"}
+        row = {"prompt": without_images(task.prompt), "image": data_url(content_of(images_in(task.prompt)[0]))}
         _, chosen, rejected = settings.prefer(random, task)
         files["problems"].append(row | {"answer": task.answer})
         files["demonstrations"].append(row | {"completion": task.answer})

@@ -2,8 +2,8 @@
 
     wrong red square topleft missing blue circle bottomright
 
-A fact is a name of the description, as the reward `label_set` reads it. The feedback names what to change, as a critic
-of a description of a picture does who sees the picture. Wrong facts are criticised where they are, the others praised.
+A fact is a name of the description, as the reward `label_set` reads it. The feedback names the changes that
+are needed, like a critic who sees the picture. The spans of wrong facts are criticised, those of right ones praised.
 """
 
 from __future__ import annotations
