@@ -6,7 +6,8 @@
 A reference names the image by the hash of its bytes, so texts that are equal have equal images, and everything that
 compares texts needs no knowledge of images. Among token ids, an image is as many numbers below zero as the policy reads
 image tokens. They are derived from the name, so prompts about different images never count as one prompt. The bytes are
-in a table next to the rows of a data set (`images.parquet`), which is opened when its rows are read.
+in a table next to the rows of a data set (`images.parquet`), which is opened when its rows are read. Environments draw
+further images while they answer; these are kept for a number of rounds.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ REFERENCE = re.compile(r"<image:([0-9a-f]{32})>")
 """A reference to an image in a text."""
 _BITS = 31
 """Bits of an id of an image; token ids are 32 bits wide."""
+ROUNDS_KEPT = 16
+"""Number of rounds after which images that an environment drew are forgotten, unless it draws them again."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,20 @@ class _Known:
         self.contents: dict[str, bytes] = {}
         self.names: dict[int, list[str]] = {}
         self.tables: dict[tuple[Path, int, int], list[str]] = {}
+        self.drawn: dict[str, int] = {}
+        """Round in which an image was drawn last, for images that are in no table."""
+        self.round = 0
+
+    def forget(self, name: str) -> None:
+        names = self.names[_id(name, 0)]
+        names.remove(name)
+        if not names:
+            del self.names[_id(name, 0)]
+        del self.drawn[name], self.contents[name]
 
     def add(self, images: Mapping[str, bytes]) -> None:
         for name, content in images.items():
+            self.drawn.pop(name, None)
             if name not in self.contents:
                 self.contents[name] = content
                 self.names.setdefault(_id(name, 0), []).append(name)
@@ -69,6 +83,35 @@ def reference_to(content: bytes) -> str:
     name = name_of(content)
     _KNOWN.add({name: content})
     return f"<image:{name}>"
+
+
+def drawn_reference(content: bytes) -> str:
+    """Return the reference to an image that an environment drew, and make it known for `ROUNDS_KEPT` rounds."""
+    name = name_of(content)
+    if name not in _KNOWN.contents or name in _KNOWN.drawn:
+        _KNOWN.add({name: content})
+        _KNOWN.drawn[name] = _KNOWN.round
+    return f"<image:{name}>"
+
+
+def begin_round_of_drawing() -> None:
+    """Begin a round, and forget the images that were drawn too long ago."""
+    _KNOWN.round += 1
+    for name in [name for name, drawn in _KNOWN.drawn.items() if drawn <= _KNOWN.round - ROUNDS_KEPT]:
+        _KNOWN.forget(name)
+
+
+def drawn_among(ids: Sequence[int]) -> dict[str, bytes]:
+    """Return the images in a row of token ids that an environment drew, which no table has, by name."""
+    if not ids or min(ids) >= 0:
+        return {}
+    return {span.name: _KNOWN.contents[span.name] for span in spans_of(ids) if span.name in _KNOWN.drawn}
+
+
+def keep_drawn(ids: Sequence[int]) -> None:
+    """Count the images in a row of token ids that an environment drew as drawn in this round."""
+    for name in drawn_among(ids):
+        _KNOWN.drawn[name] = _KNOWN.round
 
 
 def add_images(contents: Mapping[str, bytes]) -> None:

@@ -14,6 +14,7 @@ TASK_SETS = (
     "comparing",
     "constrained_texts",
     "countdown",
+    "cursor_screens",
     "derivatives",
     "descriptions",
     "expansions",
@@ -43,6 +44,7 @@ TASK_SETS = (
     "rule_watch",
     "scene_steps",
     "scenes",
+    "screens",
     "second_try",
     "shape_boxes",
     "shop",
@@ -56,6 +58,7 @@ TASK_SETS = (
     "twenty_questions",
     "unseen_pairs",
     "unseen_topics",
+    "vector_drawings",
     "written_scenes",
 )
 """Data sets for environments, made by `models.task_sets.make_tasks`; each has a file in `models/task_sets`."""

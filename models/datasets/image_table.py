@@ -1,4 +1,4 @@
-"""The table of images next to the rows of a prepared data set: those that its prompts refer to, each decodable."""
+"""The table of images next to the rows of a prepared data set: those that the rows refer to, each decodable."""
 
 from __future__ import annotations
 
@@ -45,19 +45,28 @@ def carried_images(tables: Iterable[Path], folder: Path) -> int:
         open_table(table)
     contents: dict[str, bytes] = {}
     for file in sorted(folder.glob("*.parquet")):
-        for batch in pq.ParquetFile(file).iter_batches(PIECE_ROWS, columns=["id", "prompt"]):
-            for name, prompt in zip(*(batch.column(column).to_pylist() for column in ("id", "prompt")), strict=True):
-                for image in images_in(prompt):
-                    if image in contents:
-                        continue
-                    place = f"{file.name}, row {name}"
-                    try:
-                        contents[image] = content_of(image)
-                    except UserError as error:
-                        raise UserError(f"{place}: {error}") from None
-                    decoded(contents[image], f"{place}: image {image}")
+        parquet = pq.ParquetFile(file)
+        texts = [column for column in ("prompt", "completion") if column in parquet.schema_arrow.names]
+        for batch in parquet.iter_batches(PIECE_ROWS, columns=["id", *texts]):
+            for row in batch.to_pylist():
+                place = f"{file.name}, row {row['id']}"
+                for name in images_in(row["prompt"]):
+                    _take(name, place, contents)
+                for name in filter(known_content, images_in(row.get("completion", ""))):  # else it is plain text
+                    _take(name, place, contents)
     write_images(folder / IMAGES, contents.values())
     return len(contents)
+
+
+def _take(name: str, place: str, contents: dict[str, bytes]) -> None:
+    """Add an image to `contents`, if it is not there yet."""
+    if name in contents:
+        return
+    try:
+        contents[name] = content_of(name)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
+    decoded(contents[name], f"{place}: image {name}")
 
 
 def copy_images(source: Path, folder: Path) -> None:

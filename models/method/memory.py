@@ -1,11 +1,13 @@
 """Rollouts of earlier rounds, kept in memory for parts that use them again, and written into checkpoints.
 
 Log-probs are stored in safetensors, in the precision that they have, and all else in JSON. Every number is restored to
-the last bit, so that a run that resumes replays the same rollouts as an uninterrupted one.
+the last bit, so that a run that resumes replays the same rollouts as an uninterrupted one. Pictures that an environment
+drew are stored with the first rollout that has them.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
+from models.base.images import drawn_among, drawn_reference
 from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.problem_rows import places_of, taken
@@ -23,6 +26,8 @@ Memory = list[list[Rollout]]
 
 FILES = ROLLOUTS, LOG_PROBS = "memory.json", "memory.safetensors"
 """Names of the files in a checkpoint."""
+PICTURES = "pictures"
+"""Key of the pictures of a rollout that no earlier one has, in base64."""
 TENSORS = ("behaviour_log_probs", "reference_log_probs")
 """Fields of a rollout that are tensors, stored concatenated; the JSON records which rollouts have them."""
 
@@ -34,6 +39,12 @@ def written(memory: Memory) -> dict[str, bytes]:
         [{**row, "problem": row["problem"].id, **{name: row[name] is not None for name in TENSORS}} for row in rollouts]
         for rollouts in fields
     ]
+    stored: set[str] = set()
+    for row in (row for rollouts in rows for row in rollouts):
+        pictures = {name: data for name, data in drawn_among(row["completion"]).items() if name not in stored}
+        if pictures:
+            stored.update(pictures)
+            row[PICTURES] = [base64.b64encode(data).decode("ascii") for data in pictures.values()]
     present = {
         name: [row[name] for rollouts in fields for row in rollouts if row[name] is not None] for name in TENSORS
     }
@@ -44,6 +55,9 @@ def written(memory: Memory) -> dict[str, bytes]:
 def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
     """Rebuild the memory from the files that `written` returned; its problems are looked up by id in `problems`."""
     rows: list[list[dict[str, Any]]] = json.loads(files[ROLLOUTS])
+    for row in (row for rollouts in rows for row in rollouts):
+        for data in row.pop(PICTURES, ()):
+            drawn_reference(base64.b64decode(data))
     names = {row["problem"] for rollouts in rows for row in rollouts}
     problem_by_id = {problem.id: problem for problem in taken(problems, places_of(problems, names))}
     tensors = load(files[LOG_PROBS])

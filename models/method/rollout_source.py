@@ -47,6 +47,11 @@ class Rollouts(SlotPart):
         return False
 
     @property
+    def fresh_first(self) -> bool:
+        """Whether completions of a prompt that comes for the first time are new, although it is off-policy."""
+        return False
+
+    @property
     def several_sequences(self) -> bool:
         """Whether models may have to read an episode as several sequences (`RolloutEpisode.parts`)."""
         return False

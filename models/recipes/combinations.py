@@ -225,14 +225,13 @@ def _flat_groups(recipe: Recipe) -> None:
 
 
 def _drawing_again(recipe: Recipe, schedule: ScheduleSettings) -> None:
-    key = ""
+    key, rollouts, curriculum = "", recipe.rollouts, schedule.curriculum
     if any(select.refills for select in recipe.select):
         key = "select.refills draws further prompts"
-    elif schedule.curriculum.tries:
+    elif curriculum.tries and not (rollouts.fresh_first and curriculum.order != "adaptive"):
         key = "schedule.curriculum tries prompts before they are trained on"
     if not key:
         return
-    rollouts = recipe.rollouts
     if not rollouts.draws or rollouts.off_policy:
         why = "give completions of earlier rounds, which would come again" if rollouts.draws else "draw none"
         raise ValueError(f"{key}, but rollouts {rollouts.name} {why}")

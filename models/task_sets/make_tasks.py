@@ -41,11 +41,12 @@ def settings_type(name: str) -> type[TaskSettings]:
 
 def write(settings: TaskSettings, folder: Path) -> None:
     """Write `problems.parquet` and, if the set has any, `demonstrations.parquet` and `preferences.parquet`, with a
-    column `split`; and `images.parquet`, if prompts refer to images."""
+    column `split`; and `images.parquet`, if they refer to images."""
     with replace_folder(folder) as partial:
         names: set[str] = set()
         for kind, splits in make_rows(settings).items():
-            names.update(name for part in splits.values() for row in part for name in images_in(str(row["prompt"])))
+            texts = (str(row.get(key, "")) for part in splits.values() for row in part for key in ("prompt", "completion"))
+            names.update(name for text in texts for name in images_in(text))
             rows = [{"split": split, **row} for split, part in splits.items() for row in part]
             fields = [field for field in arrow_schema(kind) if field.name not in _LATER]
             if rows:

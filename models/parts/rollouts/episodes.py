@@ -20,6 +20,7 @@ from pydantic import Field
 from models.agents.play.play import play
 from models.agents.play.speakers import keep_partner
 from models.base.bounds import Positive
+from models.base.images import begin_round_of_drawing
 from models.base.seeds import round_seed
 from models.base.source_code import GivenFile
 from models.method.environment import Environment, EpisodeSettings
@@ -104,6 +105,7 @@ class Episodes(Sample):
 
     def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Play episodes about `problems`, those of one prompt and seat next to each other, [prompts * seats * G]."""
+        begin_round_of_drawing()
         seed = round_seed(resources.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
         groups = play(resources.sampler(), resources.codec, settings, problems, self.sampling, seed, resources.start)

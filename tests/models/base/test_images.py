@@ -7,9 +7,15 @@ import pytest
 from models.base.errors import UserError
 from models.base.images import (
     IMAGES,
+    ROUNDS_KEPT,
+    begin_round_of_drawing,
     content_of,
+    drawn_among,
+    drawn_reference,
     image_ids,
     images_in,
+    keep_drawn,
+    known_content,
     name_of,
     open_images,
     read_images,
@@ -76,3 +82,24 @@ def test_a_table_whose_names_are_wrong_or_that_is_broken_is_refused(tmp_path: Pa
     (tmp_path / IMAGES).write_bytes(b"PAR1")
     with pytest.raises(UserError, match="not a readable table of images"):
         open_images(tmp_path)
+
+
+def test_images_that_an_environment_drew_are_forgotten_after_some_rounds_unless_they_are_kept() -> None:
+    kept, lost, again = b"kept while it is remembered", b"drawn once", b"drawn in two rounds"
+    in_table = b"drawn, but in a table"
+    reference_to(in_table)
+    for content in (kept, lost, again, in_table):
+        assert drawn_reference(content) == f"<image:{name_of(content)}>"
+    ids = image_ids(name_of(kept), 4)
+    assert drawn_among([3, *ids, *image_ids(name_of(in_table), 2)]) == {name_of(kept): kept}
+    begin_round_of_drawing()
+    drawn_reference(again)
+    for _ in range(ROUNDS_KEPT - 1):
+        keep_drawn([5, *ids])
+        begin_round_of_drawing()
+    known = [known_content(name_of(content)) is not None for content in (kept, lost, again, in_table)]
+    assert known == [True, False, True, True]
+    begin_round_of_drawing()
+    assert known_content(name_of(again)) is None and spans_of(ids)[0].name == name_of(kept)
+    with pytest.raises(UserError, match="no data set that was read has it"):
+        content_of(name_of(lost))

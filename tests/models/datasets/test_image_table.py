@@ -9,7 +9,7 @@ from PIL import Image
 from models.base.errors import UserError
 from models.base.images import IMAGES, images_in, name_of, read_images, write_images
 from models.datasets.prepare import prepare
-from models.datasets.schema import read_rows
+from models.datasets.schema import TURNS, read_rows
 from models.datasets.settings import DataSettings
 from tests.support.tiny_vision import png
 
@@ -63,3 +63,18 @@ def test_without_a_table_of_images_nothing_changes(tmp_path: Path) -> None:
     settings = write_problems(tmp_path / "raw", UNKNOWN[:30], None)
     manifest = prepare(settings, tmp_path / "prepared")
     assert "images" not in manifest and not (tmp_path / "prepared" / IMAGES).exists()
+
+
+def test_images_between_the_turns_of_a_demonstration_are_carried_along_and_unknown_names_there_are_text(
+    tmp_path: Path,
+) -> None:
+    shown, unknown = name_of(PICTURES[35]), name_of(b"no such picture")
+    settings = write_problems(tmp_path / "raw", PICTURES[:30], PICTURES)
+    rows = [
+        {"prompt": "how red", "completion": f"look{TURNS}<image:{shown}>{TURNS}7 <image:{unknown}>", "split": split}
+        for split in ("train", "validation")
+    ]
+    (tmp_path / "raw" / "demonstrations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert prepare(settings, tmp_path / "prepared")["images"] == 31
+    carried = {name for name, _ in read_images(tmp_path / "prepared" / IMAGES)}
+    assert carried == {shown, *map(name_of, PICTURES[:30])}

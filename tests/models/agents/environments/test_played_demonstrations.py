@@ -11,6 +11,7 @@ import models
 from models.agents.environments.calls import Calls
 from models.agents.environments.countdown import Countdown
 from models.agents.environments.grid_walk import GridWalk
+from models.agents.environments.screen import ScreenEnvironment
 from models.agents.environments.shop import Shop
 from models.agents.environments.twenty_questions import TwentyQuestions
 from models.base.errors import UserError
@@ -25,9 +26,11 @@ PARAMS = Path(models.__path__[0]).parent / "params.yaml"
 WORLDS: dict[str, Environment] = {
     "calls": Calls(tries=2),
     "countdown": Countdown(),
+    "cursor_screens": ScreenEnvironment(pointer="cursor"),
     "grid_notes": GridWalk(shows="notes"),
     "grid_thoughts": GridWalk(thoughts=("think",)),
     "grid_walk": GridWalk(),
+    "screens": ScreenEnvironment(misses=1),
     "shop": Shop(),
     "twenty_questions": TwentyQuestions(),
 }

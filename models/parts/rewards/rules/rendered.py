@@ -1,0 +1,94 @@
+"""Rule-based reward: how close the picture that a completion draws is to the one in the prompt (RLRF, paper 19).
+
+    value = max(-1, 1 - mean (a - b)^2) - length * excess       a, b: the pixels, each picture with mean 0, deviation 1
+    excess = (max(0, L - L* / 2) / L*)^2, at most 1             L, L*: length of the completion and of the answer
+
+The completion is a drawing in a subset of SVG (`models.answers.vector_graphics`), which is drawn in the size of the
+prompt's first picture. One that cannot be drawn is worth -1. Supervised learning compares texts, and a text that is
+almost right can draw something else; this reward sees what is drawn. The first term is 1 for equal pictures, and about
+-1 or less for unrelated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from models.answers.marked_answers import without_reasoning
+from models.answers.vector_graphics import UnreadableDrawingError, rendered
+from models.base.bounds import Share
+from models.base.errors import UserError
+from models.base.images import content_of, images_in
+from models.base.pictures import decoded
+from models.method.attempt import Attempt
+from models.method.problem import Problem
+from models.method.registry import part
+from models.method.resources import RunResources
+from models.method.reward import Reward
+from models.method.rollout import Rollout
+
+Pixels = NDArray[np.float64]
+"""Colours of a picture with mean 0 and deviation 1, [height, width, 3]."""
+
+
+@part("rendered")
+class Rendered(Reward):
+    """Likeness of the drawn picture to the prompt's picture, from -1 to 1."""
+
+    needs_answers = True
+    verifies = True
+    length: NonNegativeFloat = 0.0
+    """Weight of the cost of a long drawing."""
+    right_from: Share = 0.8
+    """Smallest likeness of a right drawing."""
+
+    def __call__(self, resources: RunResources, rollouts: Sequence[Rollout]) -> Tensor:
+        """Return the likeness of each completion's picture less the cost of its length, [completions]."""
+        attempts = [Attempt.of(rollout) for rollout in rollouts]
+        return torch.tensor([_likeness(attempt) - self.length * _excess(attempt) for attempt in attempts])
+
+    def stated(self, problem: Problem) -> str:
+        """Return the drawing of the answer."""
+        return problem.answer
+
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Return whether each attempt ended with a picture that is like enough, [attempts]."""
+        return [_likeness(attempt) >= self.right_from for attempt in attempts]
+
+
+def _likeness(attempt: Attempt) -> float:
+    if not attempt.finished:
+        return -1.0
+    if not (names := images_in(attempt.problem.prompt)):
+        raise UserError(f"problem {attempt.problem.id}: reward rendered needs a picture in the prompt")
+    expected = _expected(names[0])
+    high, wide = expected.shape[:2]
+    try:
+        drawn = rendered(without_reasoning(attempt.text), (wide, high))
+    except UnreadableDrawingError:
+        return -1.0
+    return max(-1.0, 1.0 - float(np.mean((_normalised(np.asarray(drawn, float)) - expected) ** 2)))
+
+
+def _excess(attempt: Attempt) -> float:
+    """Return the square of the length above half of the answer's, as a share of the answer's, at most 1."""
+    expected = max(1, len(attempt.problem.answer))
+    return min(1.0, max(0.0, len(attempt.text) - expected / 2) / expected) ** 2
+
+
+@lru_cache(maxsize=4096)
+def _expected(name: str) -> Pixels:
+    return _normalised(np.asarray(decoded(content_of(name), f"image {name}"), float))
+
+
+def _normalised(pixels: Pixels) -> Pixels:
+    """Return pixels with mean 0 and deviation 1; a picture of one colour is all zeros."""
+    centred = pixels - pixels.mean()
+    spread = float(centred.std())
+    return centred / spread if spread > 0 else centred
