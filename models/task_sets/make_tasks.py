@@ -45,7 +45,9 @@ def write(settings: TaskSettings, folder: Path) -> None:
     with replace_folder(folder) as partial:
         names: set[str] = set()
         for kind, splits in make_rows(settings).items():
-            texts = (str(row.get(key, "")) for part in splits.values() for row in part for key in ("prompt", "completion"))
+            texts = (
+                str(row.get(key, "")) for part in splits.values() for row in part for key in ("prompt", "completion")
+            )
             names.update(name for text in texts for name in images_in(text))
             rows = [{"split": split, **row} for split, part in splits.items() for row in part]
             fields = [field for field in arrow_schema(kind) if field.name not in _LATER]

@@ -3,8 +3,8 @@
     <image:9f86...> press red then circle      21 6 | <image:07aa...> | 8 24          pointer: direct
     <image:9f86...> press red                  24 9 | <image:1b3c...> | 21 6 | <image:c4d2...> | press      cursor
 
-With a drawn cursor, a turn moves the cursor to a place, and the word `press` presses there. The cursor is drawn from the
-first move on. The policy sees where its cursor is and can correct it, as in "Learning GUI Grounding with Spatial
+With a drawn cursor, a turn moves the cursor to a place, and the word `press` presses there. The cursor is drawn from
+the first move on. The policy sees where its cursor is and can correct it, as in "Learning GUI Grounding with Spatial
 Reasoning from Visual Feedback" (GUI-Cursor, paper 190). Without it, each place is pressed at once.
 
 The episode is solved when all widgets of the task were pressed; the last one earns 1, and a move may earn the share of

@@ -26,7 +26,7 @@ def block(left: int, top: int, right: int, bottom: int) -> set[tuple[int, int]]:
         ('<polyline points="1,2 9,2 9,6" stroke="#000"/>', block(1, 2, 9, 2) | block(9, 2, 9, 6)),
         ('<polygon points="2,2 6,2 6,5 2,5" fill="black"/>', block(2, 2, 6, 5)),
         ('<svg viewBox="0 0 32 24"><rect x="4" y="6" width="8" height="10"/></svg>', block(2, 3, 6, 8)),
-        ('<svg xmlns="http://www.w3.org/2000/svg"><g><rect x="2" y="3" width="4" height="5"/></g></svg>', block(2, 3, 6, 8)),
+        ('<svg xmlns="http://www.w3.org/2000/svg"><g><rect x="2" width="4" height="5"/></g></svg>', block(2, 0, 6, 5)),
     ],
 )  # fmt: skip
 def test_elements_cover_their_pixels(text: str, places: set[tuple[int, int]]) -> None:

@@ -91,4 +91,5 @@ def _normalised(pixels: Pixels) -> Pixels:
     """Return pixels with mean 0 and deviation 1; a picture of one colour is all zeros."""
     centred = pixels - pixels.mean()
     spread = float(centred.std())
-    return centred / spread if spread > 0 else centred
+    normalised: Pixels = centred / spread if spread > 0 else centred
+    return normalised

@@ -33,11 +33,12 @@ from models.parts.rewards.episodes.solved import reached_goal
 from models.parts.rollouts.episodes import Episodes, as_rollout
 from models.parts.rollouts.success_replay import SuccessReplay
 from models.policies.folder import save_model_folder
+from models.task_sets.scenes import painted, scene, squares_of
 from models.text.encoding import Codec
 from tests.support.device_here import placed
 from tests.support.tiny_models import contents, gradients
 from tests.support.tiny_resources import make_resources
-from tests.support.tiny_vision import painted, plain_log_probs, png, scene, squares_of, tiny_vision_policy
+from tests.support.tiny_vision import plain_log_probs, png, tiny_vision_policy
 
 LIMITS = EpisodeLimits(turns=3, turn_tokens=4, seconds=10.0, at_last_turn="kept", when_stuck="masked")
 
@@ -88,7 +89,9 @@ def test_log_probs_and_gradients_of_turns_are_those_of_each_turn_after_its_histo
     kept = trained_places(rollouts)
     episodes = Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts])
     packed, _ = completion_log_probs(model, episodes, kept=kept)
-    engines = torch.cat([rollout.behaviour_log_probs for rollout in rollouts if rollout.behaviour_log_probs is not None])
+    engines = torch.cat(
+        [rollout.behaviour_log_probs for rollout in rollouts if rollout.behaviour_log_probs is not None]
+    )
     torch.testing.assert_close(packed.detach().cpu().float(), engines[kept], atol=1e-4, rtol=0)
     weights = placed(torch.linspace(-1.0, 1.0, len(packed), dtype=torch.float64))
     (weights * packed).sum().backward()
@@ -109,7 +112,11 @@ def test_log_probs_and_gradients_of_turns_are_those_of_each_turn_after_its_histo
 def test_a_turn_after_two_pictures_is_read_as_the_familys_processor_reads_it(tmp_path: Path) -> None:
     model, codec = tiny_vision_policy()
     first, second = (drawn_scene(Random(number)) for number in (1, 2))
-    (prompt,), (between,), (answer,) = codec.prompts([first]), codec.inside([second]), codec.completions(["blue square"])
+    (prompt,), (between,), (answer,) = (
+        codec.prompts([first]),
+        codec.inside([second]),
+        codec.completions(["blue square"]),
+    )
     packed, _ = completion_log_probs(
         model, Sequences([prompt], [(*between, *answer)]), kept=torch.arange(len(between), len(between) + len(answer))
     )
