@@ -5,7 +5,7 @@
 The widgets are the shapes of the task set `scenes`. A prompt names each widget by its colour or form, which no other
 widget of the screen has. The policy names places in pixels, and the environment `screen` answers with a picture of the
 screen. The level is the number of widgets to press. The flaw of demonstrations is `astray`: the first place is off by
-up to `off` pixels in each direction, and the next one is right.
+up to `error` pixels in each direction, and the next one is right.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class ScreensSettings(PictureSettings):
     """Weight of the tasks with one press, with two, and so on."""
     astray: Share
     """Share of the demonstrations whose first place is off."""
-    off: Annotated[int, Field(ge=1, le=1024)]
+    error: Annotated[int, Field(ge=1, le=1024)]
     """Largest distance of such a place from the middle of the widget, in each direction, in pixels."""
 
     @model_validator(mode="after")
     def _leaves_widgets(self) -> Self:
-        if self.astray and self.off <= (widest := LARGEST * (self.pixels // 32) // 2 + 1):
-            raise ValueError(f"off: {self.off} pixels may not leave a widget; it takes more than {widest}")
+        if self.astray and self.error <= (widest := LARGEST * (self.pixels // 32) // 2 + 1):
+            raise ValueError(f"error: {self.error} pixels may not leave a widget; it takes more than {widest}")
         return self
 
     def draw(self, random: Random) -> Task:
@@ -69,7 +69,7 @@ class ScreensSettings(PictureSettings):
 
     def _astray(self, random: Random, box: Box) -> Point:
         while True:
-            x, y = (min(max(at + random.randint(-self.off, self.off), 0), self.pixels - 1) for at in middle(box))
+            x, y = (min(max(at + random.randint(-self.error, self.error), 0), self.pixels - 1) for at in middle(box))
             if not (box[0] <= x <= box[2] and box[1] <= y <= box[3]):
                 return x, y
 

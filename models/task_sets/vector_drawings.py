@@ -36,7 +36,7 @@ class VectorDrawingsSettings(TaskSettings):
     """Number of pictures, of all splits together."""
     shapes: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1, max_length=4)]
     """Weight of the pictures with one shape, with two, and so on."""
-    off: Share
+    flawed: Share
     """Share of the demonstrations in which one shape is off."""
 
     def draw(self, random: Random) -> Task:
@@ -46,7 +46,7 @@ class VectorDrawingsSettings(TaskSettings):
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
         """Draw a demonstration: the lines of the picture; with a flaw, the numbers of one of them differ."""
-        if random.random() >= self.off:
+        if random.random() >= self.flawed:
             return SOUND, (task.answer,)
         lines = task.answer.split(" /> ")
         number = random.randrange(len(lines))

@@ -21,15 +21,15 @@ GIVEN: dict[str, Any] = {
     "demonstrations": {"train": 600},
     "pictures": 800,
     "astray": 0.5,
-    "off": 9,
+    "error": 9,
 }
 SCREENS = ScreensSettings(presses=(1, 1, 1), **GIVEN)
 CURSORS = CursorScreensSettings(presses=(1,), **GIVEN)
 
 
 def test_places_that_cannot_leave_a_widget_are_refused() -> None:
-    with pytest.raises(ValueError, match="off: 7 pixels may not leave a widget; it takes more than 7"):
-        ScreensSettings(presses=(1,), **{**GIVEN, "off": 7})
+    with pytest.raises(ValueError, match="error: 7 pixels may not leave a widget; it takes more than 7"):
+        ScreensSettings(presses=(1,), **{**GIVEN, "error": 7})
 
 
 def test_only_words_of_one_shape_name_it() -> None:

@@ -13,7 +13,7 @@ SETTINGS = VectorDrawingsSettings(
     demonstrations={"train": 400},
     pictures=1000,
     shapes=(1, 1, 1),
-    off=0.5,
+    flawed=0.5,
 )
 
 
