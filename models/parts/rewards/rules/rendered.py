@@ -1,10 +1,11 @@
-"""Rule-based reward: how close the picture that a completion draws is to the one in the prompt (RLRF, paper 19).
+"""Rule-based reward: likeness of the picture that a completion draws to that which the answer draws (RLRF, paper 19).
 
     value = max(-1, 1 - mean (a - b)^2) - length * excess       a, b: the pixels, each picture with mean 0, deviation 1
     excess = (max(0, L - L* / 2) / L*)^2, at most 1             L, L*: length of the completion and of the answer
 
-The completion is a drawing in a subset of SVG (`models.answers.vector_graphics`), which is drawn in the size of the
-prompt's first picture. One that cannot be drawn is worth -1. Supervised learning compares texts, and a text that is
+Completion and answer are drawings in a subset of SVG (`models.answers.vector_graphics`), which are drawn in the size of
+the prompt's first picture. What that picture shows is not read, so the blind control can show another one to the policy
+alone. A completion that cannot be drawn is worth -1. Supervised learning compares texts, and a text that is
 almost right can draw something else; this reward sees what is drawn. The first term is 1 for equal pictures, and about
 -1 or less for unrelated ones.
 """
@@ -25,7 +26,7 @@ from models.answers.vector_graphics import UnreadableDrawingError, rendered
 from models.base.bounds import Share
 from models.base.errors import UserError
 from models.base.images import content_of, images_in
-from models.base.pictures import decoded
+from models.base.pictures import size_of
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.registry import part
@@ -39,7 +40,7 @@ Pixels = NDArray[np.float64]
 
 @part("rendered")
 class Rendered(Reward):
-    """Likeness of the drawn picture to the prompt's picture, from -1 to 1."""
+    """Likeness of the drawn picture to that of the answer, from -1 to 1."""
 
     needs_answers = True
     verifies = True
@@ -67,10 +68,13 @@ def _likeness(attempt: Attempt) -> float:
         return -1.0
     if not (names := images_in(attempt.problem.prompt)):
         raise UserError(f"problem {attempt.problem.id}: reward rendered needs a picture in the prompt")
-    expected = _expected(names[0])
-    high, wide = expected.shape[:2]
+    size = size_of(content_of(names[0]), f"image {names[0]}")
     try:
-        drawn = rendered(without_reasoning(attempt.text), (wide, high))
+        expected = _expected(attempt.problem.answer, size)
+    except UnreadableDrawingError as error:
+        raise UserError(f"problem {attempt.problem.id}: the answer cannot be drawn: {error}") from None
+    try:
+        drawn = rendered(without_reasoning(attempt.text), size)
     except UnreadableDrawingError:
         return -1.0
     return max(-1.0, 1.0 - float(np.mean((_normalised(np.asarray(drawn, float)) - expected) ** 2)))
@@ -83,8 +87,8 @@ def _excess(attempt: Attempt) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _expected(name: str) -> Pixels:
-    return _normalised(np.asarray(decoded(content_of(name), f"image {name}"), float))
+def _expected(answer: str, size: tuple[int, int]) -> Pixels:
+    return _normalised(np.asarray(rendered(answer, size), float))
 
 
 def _normalised(pixels: Pixels) -> Pixels:

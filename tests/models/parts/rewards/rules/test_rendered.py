@@ -64,6 +64,15 @@ def test_right_is_from_a_likeness_on_and_the_answer_itself_is_right() -> None:
     assert reward.right([Attempt(problem(), reward.stated(problem()), True)]) == [True]
 
 
+def test_only_the_size_of_the_prompts_picture_counts() -> None:
+    other = problem(ANSWER.replace('x="0"', 'x="8"'))
+    rollout = Rollout(Problem("p", other.prompt, ANSWER), 0, (1,), None, ANSWER, True)
+    assert float(Rendered()(make_resources(), [rollout])[0]) == pytest.approx(1.0)
+    broken = Rollout(Problem("p9", other.prompt, "a square"), 0, (1,), None, ANSWER, True)
+    with pytest.raises(UserError, match="problem p9: the answer cannot be drawn: nothing is drawn"):
+        Rendered()(make_resources(), [broken])
+
+
 def test_a_prompt_without_a_picture_is_refused() -> None:
     rollout = Rollout(Problem("p7", "draw", ANSWER), 0, (1,), None, ANSWER, True)
     with pytest.raises(UserError, match="problem p7: reward rendered needs a picture in the prompt"):
