@@ -50,7 +50,7 @@ def page(names: Sequence[str], results: Sequence[LeagueResult]) -> str:
     if failed:
         text += ["", "## Failed", "", *(f"- {result.recipe}, seed {result.seed}: {result.failed}" for result in failed)]
     if missing:
-        text += ["", f"Not trained yet: {', '.join(missing)}."]
+        text += ["", f"No record in this table yet: {', '.join(missing)}."]
     return "\n".join(text) + "\n"
 
 

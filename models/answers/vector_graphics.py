@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -61,10 +62,9 @@ def _parsed(text: str) -> ElementTree.Element:
     if "<!" in text or "<?" in text:
         raise UnreadableDrawingError("declarations are not read")
     try:
-        root = ElementTree.fromstring(f"<drawing>{text}</drawing>")
+        return ElementTree.fromstring(f"<drawing>{text}</drawing>")
     except ElementTree.ParseError as error:
         raise UnreadableDrawingError(f"no XML: {error}") from None
-    return root
 
 
 def _scale(root: ElementTree.Element, size: tuple[int, int]) -> tuple[float, float, float, float]:
@@ -85,11 +85,14 @@ def _draw(draw: Any, element: ElementTree.Element, scale: tuple[float, float, fl
     def at(x: float, y: float) -> tuple[float, float]:
         return (x - left) * across, (y - top) * down
 
+    def pairs(numbers: Sequence[float]) -> list[tuple[float, float]]:
+        return [at(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=False)]
+
     kind = _kind(element)
     if kind in ("line", "polyline"):
         ink = _colour(element.get("stroke"), None)
         numbers = _numbers(element.get("points")) if kind == "polyline" else [*map(value, ("x1", "y1", "x2", "y2"))]
-        points = [at(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=False)]
+        points = pairs(numbers)
         if ink is None or len(points) < 2:
             return False
         draw.line(points, fill=ink, width=max(1, round(value("stroke-width", 1.0) * across)))
@@ -98,8 +101,7 @@ def _draw(draw: Any, element: ElementTree.Element, scale: tuple[float, float, fl
     if fill is None and edge is None:
         return False
     if kind == "polygon":
-        numbers = _numbers(element.get("points"))
-        points = [at(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=False)]
+        points = pairs(_numbers(element.get("points")))
         if len(points) < 3:
             return False
         draw.polygon(points, fill=fill, outline=edge)

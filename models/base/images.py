@@ -29,7 +29,8 @@ REFERENCE = re.compile(r"<image:([0-9a-f]{32})>")
 _BITS = 31
 """Bits of an id of an image; token ids are 32 bits wide."""
 ROUNDS_KEPT = 16
-"""Number of rounds after which images that an environment drew are forgotten, unless it draws them again."""
+"""Number of rounds after which images that an environment drew are forgotten, unless it draws them again or a rollout
+with them is remembered."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,15 @@ def drawn_reference(content: bytes) -> str:
     return f"<image:{name}>"
 
 
-def begin_round_of_drawing() -> None:
-    """Begin a round, and forget the images that were drawn too long ago."""
+def begin_round_of_drawing(remembered: Iterable[Sequence[int]] = ()) -> None:
+    """Begin a round, and forget the images that were drawn too long ago.
+
+    Args:
+        remembered: rows of token ids whose images count as drawn in this round.
+    """
     _KNOWN.round += 1
+    for ids in remembered:
+        _KNOWN.drawn.update(dict.fromkeys(drawn_among(ids), _KNOWN.round))
     for name in [name for name, drawn in _KNOWN.drawn.items() if drawn <= _KNOWN.round - ROUNDS_KEPT]:
         _KNOWN.forget(name)
 
@@ -106,12 +113,6 @@ def drawn_among(ids: Sequence[int]) -> dict[str, bytes]:
     if not ids or min(ids) >= 0:
         return {}
     return {span.name: _KNOWN.contents[span.name] for span in spans_of(ids) if span.name in _KNOWN.drawn}
-
-
-def keep_drawn(ids: Sequence[int]) -> None:
-    """Count the images in a row of token ids that an environment drew as drawn in this round."""
-    for name in drawn_among(ids):
-        _KNOWN.drawn[name] = _KNOWN.round
 
 
 def add_images(contents: Mapping[str, bytes]) -> None:

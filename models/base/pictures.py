@@ -1,4 +1,4 @@
-"""Decoding of images: a file becomes a picture of 8-bit RGB values, or is refused by an error of one line."""
+"""Images as files: a file becomes a picture of 8-bit RGB values, or is refused by an error of one line; and back."""
 
 from __future__ import annotations
 
@@ -74,6 +74,13 @@ def perceptual_hash(content: bytes, place: str) -> int:
     values = list(grey.tobytes())
     bits = [values[9 * row + column] < values[9 * row + column + 1] for row in range(8) for column in range(8)]
     return sum(bit << number for number, bit in enumerate(bits))
+
+
+def png_of(picture: Image) -> bytes:
+    """Return the bytes of a PNG file with a picture; equal pictures give equal bytes."""
+    content = BytesIO()
+    picture.save(content, "PNG")
+    return content.getvalue()
 
 
 def _opened(content: bytes, place: str) -> Image:

@@ -51,14 +51,14 @@ def carried_images(tables: Iterable[Path], folder: Path) -> int:
             for row in batch.to_pylist():
                 place = f"{file.name}, row {row['id']}"
                 for name in images_in(row["prompt"]):
-                    _take(name, place, contents)
+                    _add_image(name, place, contents)
                 for name in filter(known_content, images_in(row.get("completion", ""))):  # else it is plain text
-                    _take(name, place, contents)
+                    _add_image(name, place, contents)
     write_images(folder / IMAGES, contents.values())
     return len(contents)
 
 
-def _take(name: str, place: str, contents: dict[str, bytes]) -> None:
+def _add_image(name: str, place: str, contents: dict[str, bytes]) -> None:
     """Add an image to `contents`, if it is not there yet."""
     if name in contents:
         return

@@ -11,12 +11,11 @@ frequent does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from typing import TYPE_CHECKING, Literal
 
 from models.base.errors import UserError
 from models.base.images import content_of, images_in, reference_to
-from models.base.pictures import decoded
+from models.base.pictures import decoded, png_of
 from models.evaluation.wrapped import with_prompts
 
 if TYPE_CHECKING:
@@ -65,7 +64,5 @@ def _blank(name: str) -> str:
     """Return the reference to a white picture of the size of an image."""
     from PIL import Image
 
-    content = BytesIO()
     size = decoded(content_of(name), f"image {name}").size
-    Image.new("RGB", size, "white").save(content, "PNG")
-    return reference_to(content.getvalue())
+    return reference_to(png_of(Image.new("RGB", size, "white")))

@@ -8,7 +8,7 @@ the widget, and the next place corrects it.
 
 from __future__ import annotations
 
-from models.agents.play.screen import Point, Screen
+from models.agents.play.screen import PRESS, Point, Screen
 from models.task_sets.screens import ScreensSettings
 
 
@@ -22,7 +22,7 @@ class CursorScreensSettings(ScreensSettings):
             screen.cursor = place
             turns += [f"{place[0]} {place[1]}", screen.reference()]
             if screen.press(place):
-                turns += ["press", screen.reference()]
+                turns += [PRESS, screen.reference()]
         return tuple(turns[:-1])
 
 

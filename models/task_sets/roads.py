@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from models.base.images import reference_to
+from models.base.pictures import png_of
 from models.datasets.schema import SOUND, Split
 from models.task_sets.drawing import Share, Task, TaskSettings
 from models.task_sets.scenes import split_of_picture
@@ -140,9 +140,7 @@ def drawn_road(seed: int, number: int, quiet: float) -> tuple[RoadView, str]:
     """Return the view of a road and the reference to its picture; the same arguments give the same road."""
     random = Random(f"{seed}/road/{number}")
     view = view_of(random, quiet)
-    content = BytesIO()
-    painted(view, random).save(content, "PNG")
-    return view, reference_to(content.getvalue())
+    return view, reference_to(png_of(painted(view, random)))
 
 
 def painted(view: RoadView, random: Random) -> Image:

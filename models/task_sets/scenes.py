@@ -13,13 +13,13 @@ A picture belongs to one split with all of its questions.
 from __future__ import annotations
 
 from functools import lru_cache
-from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field
 
 from models.base.images import REFERENCE, reference_to
+from models.base.pictures import png_of
 from models.datasets.schema import SOUND, Split
 from models.datasets.splits import split_by_hash
 from models.task_sets.drawing import Task, TaskSettings
@@ -47,6 +47,8 @@ Shape = tuple[str, str, int]
 """Colour, form and quarter of a shape."""
 Square = tuple[int, int, int]
 """Left and top edge of the square around a shape, and its width less one, in pixels of a picture of 32."""
+PixelBox = tuple[int, int, int, int]
+"""Left, top, right and bottom edge, in pixels."""
 Item = tuple[str, str, str]
 """Colour, form and place of a shape, in words."""
 BETWEEN = " ; "
@@ -121,9 +123,7 @@ def picture(seed: int, number: int, pixels: int) -> tuple[tuple[Shape, ...], tup
     random = Random(f"{seed}/picture/{number}")
     shapes = scene(random)
     squares = squares_of(shapes, random)
-    content = BytesIO()
-    painted(shapes, squares, pixels).save(content, "PNG")
-    return shapes, squares, reference_to(content.getvalue())
+    return shapes, squares, reference_to(png_of(painted(shapes, squares, pixels)))
 
 
 def scene(random: Random) -> tuple[Shape, ...]:
@@ -149,6 +149,13 @@ def squares_of(shapes: tuple[Shape, ...], random: Random) -> tuple[Square, ...]:
         x, y = (16 * side + random.randint(1, 15 - wide) for side in (quarter % 2, quarter // 2))
         squares.append((x, y, wide))
     return tuple(squares)
+
+
+def box_of(square: Square, pixels: int) -> PixelBox:
+    """Return the box of a shape, given its square, in a picture with an edge of `pixels`."""
+    scale = pixels // 32
+    x, y, wide = square
+    return scale * x, scale * y, scale * (x + wide), scale * (y + wide)
 
 
 def painted(shapes: tuple[Shape, ...], squares: tuple[Square, ...], pixels: int = 32) -> Image:

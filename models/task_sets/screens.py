@@ -17,11 +17,11 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from models.agents.play.screen import Box, Point, Screen, middle
+from models.agents.play.screen import Box, Point, Screen, inside, middle
 from models.base.images import content_of, images_in
 from models.datasets.schema import SOUND
 from models.task_sets.drawing import Share, Task
-from models.task_sets.scenes import LARGEST, PictureSettings, Shape, Square, picture
+from models.task_sets.scenes import LARGEST, PictureSettings, Shape, box_of, picture
 
 ASTRAY = "astray"
 THEN = " then "
@@ -70,7 +70,7 @@ class ScreensSettings(PictureSettings):
     def _astray(self, random: Random, box: Box) -> Point:
         while True:
             x, y = (min(max(at + random.randint(-self.error, self.error), 0), self.pixels - 1) for at in middle(box))
-            if not (box[0] <= x <= box[2] and box[1] <= y <= box[3]):
+            if not inside((x, y), box):
                 return x, y
 
     def _turns(self, screen: Screen, places: list[Point]) -> tuple[str, ...]:
@@ -93,13 +93,6 @@ def names_of(shapes: tuple[Shape, ...]) -> dict[int, list[str]]:
     words = [word for shape in shapes for word in shape[:2]]
     named = {number: [word for word in shape[:2] if words.count(word) == 1] for number, shape in enumerate(shapes)}
     return {number: own for number, own in named.items() if own}
-
-
-def box_of(square: Square, pixels: int) -> Box:
-    """Return the box of a shape in a picture with this edge, in pixels."""
-    scale = pixels // 32
-    x, y, wide = square
-    return scale * x, scale * y, scale * (x + wide), scale * (y + wide)
 
 
 SETTINGS = ScreensSettings

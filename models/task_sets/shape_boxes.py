@@ -16,10 +16,7 @@ from pydantic import Field
 
 from models.datasets.schema import SOUND
 from models.task_sets.drawing import Task
-from models.task_sets.scenes import PictureSettings, Shape, Square, picture
-
-PixelBox = tuple[int, int, int, int]
-"""Left, top, right and bottom edge, in pixels."""
+from models.task_sets.scenes import PictureSettings, PixelBox, Shape, Square, box_of, picture
 
 
 class ShapeBoxesSettings(PictureSettings):
@@ -47,12 +44,10 @@ class ShapeBoxesSettings(PictureSettings):
 
 def boxes_of(shapes: tuple[Shape, ...], squares: tuple[Square, ...], pixels: int = 32) -> dict[str, list[PixelBox]]:
     """Return the boxes of all shapes with each colour and each form of a picture, in the order of their quarters."""
-    scale = pixels // 32
     boxes: dict[str, list[PixelBox]] = {}
-    for (colour, form, _), (x, y, wide) in sorted(zip(shapes, squares, strict=True), key=lambda each: each[0][2]):
-        box = (scale * x, scale * y, scale * (x + wide), scale * (y + wide))
+    for (colour, form, _), square in sorted(zip(shapes, squares, strict=True), key=lambda each: each[0][2]):
         for word in (colour, form):
-            boxes.setdefault(word, []).append(box)
+            boxes.setdefault(word, []).append(box_of(square, pixels))
     return boxes
 
 

@@ -12,14 +12,13 @@ and gate have all of them, so that accuracy by level shows what transfers from s
 from __future__ import annotations
 
 from functools import lru_cache
-from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from models.base.images import REFERENCE, content_of, images_in, reference_to
-from models.base.pictures import decoded
+from models.base.pictures import decoded, png_of
 from models.datasets.schema import Split
 from models.task_sets.drawing import Task
 from models.task_sets.scenes import ScenesSettings, split_of_picture
@@ -69,10 +68,8 @@ def styled(name: str, style: Style) -> str:
     from PIL import Image
 
     pixels = np.asarray(decoded(content_of(name), name), dtype=np.float64)
-    content = BytesIO()
     shown = in_style(pixels, style, np.random.default_rng(int(name[:16], 16)))
-    Image.fromarray(shown.clip(0, 255).round().astype(np.uint8)).save(content, "PNG")
-    return reference_to(content.getvalue())
+    return reference_to(png_of(Image.fromarray(shown.clip(0, 255).round().astype(np.uint8))))
 
 
 def in_style(pixels: Pixels, style: Style, random: Any) -> Pixels:

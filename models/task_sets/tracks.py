@@ -10,13 +10,13 @@ one pixel less, the same or one pixel more. The level is 1 for a straight move a
 from __future__ import annotations
 
 from functools import lru_cache
-from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from models.base.images import reference_to
+from models.base.pictures import png_of
 from models.datasets.schema import SOUND, Split
 from models.task_sets.drawing import Task, TaskSettings
 from models.task_sets.scenes import split_of_picture
@@ -74,12 +74,9 @@ def drawn_map(seed: int, number: int, bent: float) -> tuple[str, Point, bool]:
         moved = step + random.randint(-1, 1)
         starts = [at for at in range(2 * step, len(road) - step - 1) if (at <= corner < at + moved) == bends]
     at = random.choice(starts)
-    content = BytesIO()
     crossing = random.randint(2, EDGE - 3)
-    painted([road[at - 2 * step], road[at - step], road[at]], road, crossing, random.random() < 0.5).save(
-        content, "PNG"
-    )
-    return reference_to(content.getvalue()), road[at + moved], bends
+    shown = painted([road[at - 2 * step], road[at - step], road[at]], road, crossing, random.random() < 0.5)
+    return reference_to(png_of(shown)), road[at + moved], bends
 
 
 def road_of(random: Random) -> tuple[list[Point], int]:

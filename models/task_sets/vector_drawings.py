@@ -9,8 +9,8 @@ drawings too, so an answer is compared by what it draws (reward `rendered`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from io import BytesIO
 from random import Random
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from models.answers.vector_graphics import rendered
 from models.base.images import reference_to
+from models.base.pictures import png_of
 from models.datasets.schema import SOUND, Split
 from models.task_sets.drawing import Share, Task, TaskSettings
 from models.task_sets.scenes import COLOURS, split_of_picture
@@ -74,12 +75,10 @@ def drawn_picture(seed: int, number: int, weights: tuple[float, ...]) -> tuple[s
         wide = 2 * random.randint(3, 6)
         x, y = (16 * side + random.randint(1, 15 - wide) for side in (quarter % 2, quarter // 2))
         shapes.append((random.choice(("rect", "circle")), random.choice(list(COLOURS)), x, y, wide))
-    content = BytesIO()
-    rendered(written(shapes), (EDGE, EDGE)).save(content, "PNG")
-    return reference_to(content.getvalue()), tuple(shapes)
+    return reference_to(png_of(rendered(written(shapes), (EDGE, EDGE)))), tuple(shapes)
 
 
-def written(shapes: list[Drawn] | tuple[Drawn, ...]) -> str:
+def written(shapes: Sequence[Drawn]) -> str:
     """Write shapes as SVG, one space between any two words."""
     lines = []
     for form, colour, x, y, wide in shapes:

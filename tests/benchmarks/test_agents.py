@@ -29,7 +29,7 @@ def test_the_page_has_a_line_a_recipe_and_says_what_failed_or_is_missing() -> No
     assert "| calculator | 10.0% [10.0%, 10.0%] | 60.0% [60.0%, 60.0%] | +50.0% [+50.0%, +50.0%] | above |" in text
     assert "## Recipes without a gain" in page(["calculator"], [trained(0.3, 0.3)])
     assert "- calculator, seed 0: no such file" in page(["calculator"], [trained(0, 0, "no such file")])
-    assert page(["calculator"], []).endswith("Not trained yet: calculator.\n")
+    assert page(["calculator"], []).endswith("No record in this table yet: calculator.\n")
 
 
 @pytest.mark.rotating(of=6)

@@ -11,8 +11,8 @@ The episode is solved when all widgets of the task were pressed; the last one ea
 the distance that it gains. A press of anything else leaves the screen unchanged; one more of them than `misses` ends
 the episode.
 
-The screen is the first picture of the prompt, and later pictures are made from it. Real programs have environments of
-their own; this one is drawn.
+The screen is the first picture of the prompt, and later pictures are made from it. For a real program, write an
+environment that answers with its screenshots.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from models.agents.play.screen import Box, Point, Screen, read_point
+from models.agents.play.screen import PRESS, Box, Point, Screen, read_point
 from models.answers.hidden import Hidden, hidden
 from models.base.errors import UserError
 from models.base.images import content_of, images_in
@@ -29,9 +29,6 @@ from models.base.pictures import size_of
 from models.method.environment import Environment, EnvironmentAnswer, EnvironmentEpisode, Info
 from models.method.problem import Problem
 from models.method.registry import part
-
-PRESS = "press"
-"""The turn that presses at the place of the cursor."""
 
 
 class Widgets(Hidden):
@@ -70,9 +67,14 @@ class ScreenEnvironment(Environment):
 class _Pointing:
     def __init__(self, settings: ScreenEnvironment, screen: Screen, size: tuple[int, int]) -> None:
         self._settings, self._screen = settings, screen
-        self._place = size[0] // 2, size[1] // 2
+        self._start = size[0] // 2, size[1] // 2
         self._whole = max(screen.distance(self._place), 1.0)
         self._missed = 0
+
+    @property
+    def _place(self) -> Point:
+        """Place of the cursor: the middle of the screen until it is moved."""
+        return self._screen.cursor or self._start
 
     def reset(self, seed: int) -> tuple[str, Info]:
         return "", self._info()
@@ -101,7 +103,7 @@ class _Pointing:
     def _move(self, place: Point) -> float:
         """Move the cursor. Return the gained share of the distance to the widget that is due."""
         before = self._screen.distance(self._place)
-        self._place = self._screen.cursor = place
+        self._screen.cursor = place
         return (before - self._screen.distance(place)) / self._whole
 
     def _info(self) -> Info:

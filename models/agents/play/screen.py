@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from io import BytesIO
 
 from models.base.images import drawn_reference
-from models.base.pictures import decoded
+from models.base.pictures import decoded, png_of
 
 Point = tuple[int, int]
 """Place from the left and from the top, in pixels."""
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom edge of a widget, all inside it, in pixels."""
+PRESS = "press"
+"""The turn that presses at the place of the cursor."""
 ARM = 2
 """Length of an arm of the cursor, in pixels."""
 EMPTY, INK = (255, 255, 255), (0, 0, 0)
@@ -53,8 +54,7 @@ class Screen:
 
     def press(self, point: Point) -> bool:
         """Press at a place. Return whether this pressed a target that was due; else nothing changes."""
-        waiting = [number for number in range(len(self._targets)) if number not in self.pressed]
-        for number in waiting[:1] if self._in_order else waiting:
+        for number in self._due():
             if inside(point, self._targets[number]):
                 self.pressed += (number,)
                 return True
@@ -62,8 +62,12 @@ class Screen:
 
     def distance(self, point: Point) -> float:
         """Return the distance from a place to the nearest target that is due, in pixels; zero inside it."""
-        waiting = [box for number, box in enumerate(self._targets) if number not in self.pressed]
-        return min((_distance(point, box) for box in (waiting[:1] if self._in_order else waiting)), default=0.0)
+        return min((_distance(point, self._targets[number]) for number in self._due()), default=0.0)
+
+    def _due(self) -> list[int]:
+        """Return the indices of the targets that may be pressed next."""
+        waiting = [number for number in range(len(self._targets)) if number not in self.pressed]
+        return waiting[:1] if self._in_order else waiting
 
     def reference(self) -> str:
         """Return the reference to a picture of the screen as it is now."""
@@ -105,9 +109,7 @@ def painted(content: bytes, pressed: tuple[Box, ...], cursor: Point | None) -> b
         x, y = cursor
         draw.line([(x - ARM, y), (x + ARM, y)], fill=INK)
         draw.line([(x, y - ARM), (x, y + ARM)], fill=INK)
-    file = BytesIO()
-    picture.save(file, "PNG")
-    return file.getvalue()
+    return png_of(picture)
 
 
 def read_point(turn: str) -> Point | None:

@@ -105,7 +105,7 @@ class Episodes(Sample):
 
     def __call__(self, resources: RunResources, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Play episodes about `problems`, those of one prompt and seat next to each other, [prompts * seats * G]."""
-        begin_round_of_drawing()
+        begin_round_of_drawing(rollout.completion for made in resources.learner.memory for rollout in made)
         seed = round_seed(resources.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
         groups = play(resources.sampler(), resources.codec, settings, problems, self.sampling, seed, resources.start)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from itertools import groupby
 
 from models.base.bounds import Positive
-from models.base.images import keep_drawn
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.resources import RunResources
@@ -49,6 +48,4 @@ class SuccessReplay(Episodes):
                 group[-1] = replace(latest[key], group=number)
             mixed += group
         memory[:] = [list(latest.values())[-self.remembered :]]
-        for kept in memory[0]:
-            keep_drawn(kept.completion)
         return mixed

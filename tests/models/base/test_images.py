@@ -14,7 +14,6 @@ from models.base.images import (
     drawn_reference,
     image_ids,
     images_in,
-    keep_drawn,
     known_content,
     name_of,
     open_images,
@@ -95,8 +94,7 @@ def test_images_that_an_environment_drew_are_forgotten_after_some_rounds_unless_
     begin_round_of_drawing()
     drawn_reference(again)
     for _ in range(ROUNDS_KEPT - 1):
-        keep_drawn([5, *ids])
-        begin_round_of_drawing()
+        begin_round_of_drawing([[5, *ids]])
     known = [known_content(name_of(content)) is not None for content in (kept, lost, again, in_table)]
     assert known == [True, False, True, True]
     begin_round_of_drawing()

@@ -5,9 +5,8 @@
 
 Completion and answer are drawings in a subset of SVG (`models.answers.vector_graphics`), which are drawn in the size of
 the prompt's first picture. What that picture shows is not read, so the blind control can show another one to the policy
-alone. A completion that cannot be drawn is worth -1. Supervised learning compares texts, and a text that is
-almost right can draw something else; this reward sees what is drawn. The first term is 1 for equal pictures, and about
--1 or less for unrelated ones.
+alone. A completion that cannot be drawn is worth -1. Supervised learning compares texts, and a text that is almost
+right can draw something else; this reward compares what is drawn. The first term is 1 for equal pictures.
 """
 
 from __future__ import annotations

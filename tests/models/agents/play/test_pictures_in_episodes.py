@@ -177,14 +177,14 @@ def test_a_remembered_success_joins_a_group_that_failed(monkeypatch: pytest.Monk
 def test_the_memory_keeps_the_latest_successes_and_their_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     source, rounds = SuccessReplay(remembered=1, environment=ScreenEnvironment()), iter(range(20, 60))
     played = {20: {"task 0": True, "task 2": True}}
+    learner: Any = Remembering()
 
     def play_round(*_: Any) -> list[Rollout]:
-        begin_round_of_drawing()
+        begin_round_of_drawing(rollout.completion for made in learner.memory for rollout in made)
         number = next(rounds)
         return a_round(number, played.get(number, {}))
 
     monkeypatch.setattr(Episodes, "__call__", play_round)
-    learner: Any = Remembering()
     for number in range(ROUNDS_KEPT + 2):
         made = source(make_resources(learner=learner), TASKS, number)
     assert [rollout.problem.id for rollout in learner.memory[0]] == ["task 2"]
