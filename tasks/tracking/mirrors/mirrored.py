@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import ParamSpec
 
 from models.base.atomic_write import write_file
-from models.base.errors import UserError
 from tasks.runner import interrupt
 from tasks.tracking import store, tags
 from tasks.tracking.mirrors import choice
@@ -59,6 +58,8 @@ class _Mirrored:
 
 _runs: dict[str, _Mirrored] = {}
 _workers: dict[str, MirrorWorker] = {}
+_TAGGING = threading.Lock()
+"""Held while tags.MIRROR_OFF is written: two threads that add a tag to a run at once make MLflow refuse one."""
 
 
 def _raises_nothing(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
@@ -238,7 +239,7 @@ def close(run_id: str, finished: bool) -> None:
         if not worker.finish(max(0.0, deadline - time.monotonic())) and not interrupted:
             worker.turn_off(f"was not ready {limit:.0f} s after the end of the run")
     if text := reasons():
-        with suppress(UserError):
+        with _TAGGING, suppress(Exception):
             store.patiently(store.client().set_tag, run_id, tags.MIRROR_OFF, text)
     if not any(other.flow == key for key, other in _runs.items()):  # no other flow is open
         _runs.clear()
@@ -263,8 +264,10 @@ def _put(run: _Mirrored, action: Callable[[MirrorRun], None]) -> None:
 
 def _turned_off() -> None:
     """Put the reasons on the flows that run; they are put there again at their end."""
-    for run_id in {run.flow for run in list(_runs.values())}:
-        _tag(run_id, tags.MIRROR_OFF, reasons())
+    with _TAGGING:
+        text = reasons()
+        for run_id in {run.flow for run in list(_runs.values())}:
+            _tag(run_id, tags.MIRROR_OFF, text)
 
 
 def _tag(run_id: str, key: str, value: str) -> None:
