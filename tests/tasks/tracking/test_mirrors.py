@@ -334,26 +334,6 @@ def test_the_next_run_of_the_process_has_its_mirror_again(
     assert_equal_points(READERS["tensorboard"](home, "other", f"other-{flow[:8]}/fine_tune"), step)
 
 
-@needs("tensorboard")
-def test_mirrors_end_with_the_flow_although_the_reason_cannot_be_recorded(
-    home: Path, monkeypatch: pytest.MonkeyPatch, warnings: list[str]
-) -> None:
-    """The tag is refused, as by MLflow if another thread adds it at the same time."""
-    monkeypatch.setenv(choice.VARIABLE, "tensorboard")
-    (home / "mirrors").write_text("a file in the place of the folder")
-    patiently = store.patiently
-
-    def refusing(call: Callable[..., object], *args: object, **kwargs: object) -> object:
-        if tags.MIRROR_OFF in args:
-            raise RuntimeError("UNIQUE constraint failed: tags.key, tags.run_uuid")
-        return patiently(call, *args, **kwargs)
-
-    monkeypatch.setattr(store, "patiently", refusing)
-    flow, _ = training(home, "sums")
-    assert store.client().get_run(flow).info.status == "FINISHED"
-    assert not mirrored._workers and not mirrored._runs
-
-
 @pytest.mark.thorough
 @pytest.mark.slow
 @needs("wandb")
