@@ -38,6 +38,8 @@ class Turn(NamedTuple):
     """The environment's answer, whether or not the policy read it."""
     duration: float = 0.0
     """Duration of the turn's action that the environment declares, seconds; the same in every run."""
+    correction: str = ""
+    """What the turn should have said, if the environment knows it."""
 
 
 def transcript(turns: Sequence[Turn]) -> str:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from models.method.problem import Problem
 from models.method.registry import Part
 
 
@@ -38,6 +39,10 @@ class Tool(Part):
 
     def in_round(self, number: int) -> Tool:
         """Return the tool for a round of training, if it changes with time; evaluations use it unchanged."""
+        return self
+
+    def about(self, problem: Problem) -> Tool:
+        """Return the tool for a problem, if it reads the problem's prompt."""
         return self
 
     def in_episode(self, seed: int) -> Tool:

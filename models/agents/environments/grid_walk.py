@@ -11,7 +11,8 @@ state, by which `anchored` compares turns. Reaching the goal earns 1; a turn may
     best_move    the move begins a shortest way (rule-verified actions, Think in Games, paper 251)
 
 The answer may hold more than the cell: affordances and a memory of actions that worked, as in "Knowledge-enhanced
-Agents for Interactive Text Games" (paper 36).
+Agents for Interactive Text Games" (paper 36). With `shows: picture`, it is a picture: that of the prompt, with the
+walker in its new cell.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat
 
 from models.agents.play.functions import Composed
-from models.agents.play.grid import Grid, cell_name, notes, read_move
+from models.agents.play.grid import Grid, cell_name, notes, read_move, way_to_goal, with_walker
 from models.answers.hidden import Hidden, hidden
 from models.base.errors import UserError
+from models.base.images import content_of, drawn_reference, images_in
 from models.method.environment import Environment, EnvironmentEpisode, Info
 from models.method.problem import Problem
 from models.method.registry import part
@@ -49,9 +51,10 @@ class GridWalk(Environment):
     """Reward of a move that begins a shortest way."""
     step_cost: NonNegativeFloat = 0.0
     """Cost of a move."""
-    shows: Literal["cell", "notes"] = "cell"
+    shows: Literal["cell", "notes", "picture"] = "cell"
     """Answer to a move. cell: the cell; notes: the cell with the moves that are possible from there (affordances) and,
-    after a sign, those that have led there (memory of what worked), such as `b2 dr <rd`."""
+    after a sign, those that have led there (memory of what worked), such as `b2 dr <rd`; picture: the prompt's first
+    picture, with the walker in its new cell."""
     thoughts: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = ()
     """Names of the functions that are requested before each move, one turn each; such a turn does not move."""
 
@@ -64,39 +67,49 @@ class GridWalk(Environment):
             raise UserError(f"problem {problem.id}: {error}") from None
         if grid.start not in grid.distance:
             raise UserError(f"problem {problem.id}: no way leads from the start of the grid to its goal")
-        walking = _Walking(self, grid)
+        content = None
+        if self.shows == "picture":
+            if not (names := images_in(problem.prompt)):
+                raise UserError(f"problem {problem.id}: {self.name} with shows: picture needs a picture in the prompt")
+            content = content_of(names[0])
+        walking = _Walking(self, grid, content)
         return Composed(walking, self.thoughts) if self.thoughts else walking
 
 
 class _Walking:
-    def __init__(self, settings: GridWalk, grid: Grid) -> None:
+    def __init__(self, settings: GridWalk, grid: Grid, content: bytes | None) -> None:
         self._settings, self._grid, self._cell = settings, grid, grid.start
+        self._content = content
         self._effective_moves = ""
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        return "", {"state": cell_name(self._cell), "solved": False}
+        return "", self._info()
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         settings, grid, before = self._settings, self._grid, self._cell
         move = read_move(turn)
         if move is None:
-            return (
-                "error: u, d, l or r",
-                -settings.step_cost,
-                False,
-                False,
-                {"state": cell_name(before), "solved": False},
-            )
+            text = "error: u, d, l or r" if self._content is None else self._describe_cell()
+            return text, -settings.step_cost, False, False, self._info()
         best = move in grid.best_moves(before)
         self._cell = grid.after(before, move)
         self._effective_moves += move if self._cell != before else ""
         nearer = (grid.distance[before] - grid.distance[self._cell]) / grid.distance[grid.start]
         reward = settings.progress * nearer + settings.best_move * best - settings.step_cost
         if self._cell == grid.goal:
-            return "", reward + 1.0, True, False, {"state": cell_name(self._cell), "solved": True}
-        return self._describe_cell(), reward, False, False, {"state": cell_name(self._cell), "solved": False}
+            return "", reward + 1.0, True, False, self._info()
+        return self._describe_cell(), reward, False, False, self._info()
+
+    def _info(self) -> Info:
+        """Return the state; with thoughts, also the true one, which is the way to the goal that ignores walls."""
+        info: Info = {"state": cell_name(self._cell), "solved": self._cell == self._grid.goal}
+        if self._settings.thoughts:
+            info["correction"] = way_to_goal(self._grid, self._cell)
+        return info
 
     def _describe_cell(self) -> str:
+        if self._content is not None:
+            return drawn_reference(with_walker(self._content, self._grid.size, self._grid.start, self._cell))
         if self._settings.shows == "cell":
             return cell_name(self._cell)
         return notes(self._grid, self._cell, self._effective_moves)

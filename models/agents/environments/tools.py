@@ -72,7 +72,7 @@ class Tools(Environment):
 
     def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem; every problem is accepted."""
-        return _Calls(self)
+        return _Calls(self, problem)
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
         """Return the problem that the last answered call solved, if it differs from `problem`; otherwise None.
@@ -94,12 +94,12 @@ class Tools(Environment):
 
 
 class _Calls:
-    def __init__(self, settings: Tools) -> None:
-        self._settings = settings
+    def __init__(self, settings: Tools, problem: Problem) -> None:
+        self._settings, self._problem = settings, problem
         self._offers: Mapping[str, Offer] = {}
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        self._offers = _offers([tool.in_episode(seed) for tool in self._settings.tool])
+        self._offers = _offers([tool.about(self._problem).in_episode(seed) for tool in self._settings.tool])
         lines = [f"{name}: {offer.usage}".rstrip(": ") for name, offer in self._offers.items()]
         return "\n".join(lines) if self._settings.introduced else "", {}
 

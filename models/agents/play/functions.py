@@ -20,7 +20,8 @@ ACT = "act"
 class Composed:
     """An episode in which turns of thought precede every action.
 
-    Thoughts earn no reward and have the state of the turn that acts.
+    Thoughts earn no reward and have the state of the turn that acts. A correction that the environment reports is one
+    of thoughts.
     """
 
     def __init__(self, inner: EnvironmentEpisode, thoughts: Sequence[str]) -> None:
@@ -42,7 +43,9 @@ class Composed:
         """Return the name of the next function; after an action, the environment's answer and the first name."""
         self._at += 1
         if self._at < len(self._names):
-            return self._names[self._at], 0.0, False, False, self._info
+            acts = self._at == len(self._names) - 1
+            info = {key: value for key, value in self._info.items() if not (acts and key == "correction")}
+            return self._names[self._at], 0.0, False, False, info
         self._at = 0
         text, reward, terminated, truncated, self._info = self._inner.step(turn)
         over = terminated or truncated

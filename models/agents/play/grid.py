@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from models.base.pictures import decoded, png_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Cell = tuple[int, int]
 """Row and column, from 0 at the top left."""
@@ -38,6 +44,11 @@ class Grid:
 
     def __getitem__(self, cell: Cell) -> str:
         return self.rows[cell[0]][cell[1]]
+
+    @property
+    def size(self) -> Cell:
+        """Number of rows and of columns."""
+        return len(self.rows), len(self.rows[0])
 
     def _cells(self) -> list[Cell]:
         return [(row, column) for row, cells in enumerate(self.rows) for column in range(len(cells))]
@@ -91,3 +102,49 @@ def read_move(turn: str) -> str | None:
     """Return the move that the last word of a turn names; None: none."""
     words = turn.lower().split()
     return WORDS.get(words[-1].strip(".,:;!()")) if words else None
+
+
+@lru_cache(maxsize=4096)
+def with_walker(content: bytes, size: Cell, start: Cell, cell: Cell) -> bytes:
+    """Move the walker on a picture of a grid. Equal arguments give equal bytes.
+
+    Args:
+        content: PNG or JPEG file, whose cells have equal sizes; the cell of the start has nothing but the walker.
+        size: number of rows and of columns.
+        start: cell of the walker in the picture.
+        cell: its new cell.
+
+    Returns:
+        A PNG file; the given file if the walker is at its start.
+    """
+    from PIL import ImageDraw
+
+    if cell == start:
+        return content
+    picture = decoded(content, "the picture of the grid")
+    left, top, right, bottom = _cell_box(picture, size, start)
+    ImageDraw.Draw(picture).rectangle([left, top, right - 1, bottom - 1], fill="white")
+    return png_of(draw_walker(picture, size, cell))
+
+
+def draw_walker(picture: Image, size: Cell, cell: Cell) -> Image:
+    """Draw a black square of half a cell into a cell of a picture with `size` rows and columns. Return the picture."""
+    from PIL import ImageDraw
+
+    left, top, right, bottom = _cell_box(picture, size, cell)
+    across, down = (right - left) // 4, (bottom - top) // 4
+    box = [left + across, top + down, right - 1 - across, bottom - 1 - down]
+    ImageDraw.Draw(picture).rectangle(box, fill="black")
+    return picture
+
+
+def _cell_box(picture: Image, size: Cell, cell: Cell) -> tuple[int, int, int, int]:
+    """Return the left, top, right and bottom edge of a cell; the last two are those of the next cells."""
+    (rows, columns), (row, column) = size, cell
+    across, down = picture.width, picture.height
+    return (
+        across * column // columns,
+        down * row // rows,
+        across * (column + 1) // columns,
+        down * (row + 1) // rows,
+    )

@@ -43,6 +43,8 @@ class Playing:
     log_probs: list[Tensor] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     state: str = ""
+    correction: str = ""
+    """What the next turn should say, if the environment knows it."""
     actions: tuple[str, ...] = ()
     """Texts that the environment allows as the next turn, if it lists them."""
     over: bool = False
@@ -72,7 +74,7 @@ class Playing:
         self.tokens += generated.tokens
         if generated.log_probs is not None:
             self.log_probs.append(generated.log_probs)
-        self.turns.append(Turn(start, len(self.tokens), state=self.state, text=text))
+        self.turns.append(Turn(start, len(self.tokens), state=self.state, text=text, correction=self.correction))
         if not generated.finished:
             self.end("tokens")
 
@@ -110,8 +112,8 @@ class Playing:
             self.end("turns")
 
     def note(self, info: Info) -> None:
-        """Record the state and the allowed actions of the next turn from the environment's info."""
-        self.state = str(info.get("state", ""))
+        """Record the state, the correction and the allowed actions of the next turn from the environment's info."""
+        self.state, self.correction = str(info.get("state", "")), str(info.get("correction", ""))
         self.actions = tuple(info.get("actions", ()))
 
     def read(self, ids: Sequence[int]) -> None:

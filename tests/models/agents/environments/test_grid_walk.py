@@ -1,14 +1,20 @@
 """A grid: the cells that moves lead to, the distance from the goal, and the reward of a move."""
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from models.agents.environments.grid_walk import GridWalk
 from models.agents.play.grid import MOVES, Grid, cell_name, read_move
 from models.base.errors import UserError
+from models.base.images import content_of, images_in, reference_to
+from models.base.pictures import decoded
 from models.method.problem import Problem
+from tests.support.tiny_vision import png
 
 ROWS = ("A.#.", "..#.", "...G")
 
@@ -73,15 +79,16 @@ def test_the_state_is_the_cell_and_notes_say_what_is_possible_and_what_has_worke
 def test_thoughts_move_nothing_and_the_walk_is_that_of_the_moves_alone() -> None:
     plain = walked(GridWalk(progress=0.5), "ddrrr")
     opened = GridWalk(progress=0.5, thoughts=("think", "plan")).open(problem(*ROWS))
-    assert opened.reset(0) == ("", {"state": "a1", "solved": False})
+    assert opened.reset(0) == ("", {"state": "a1", "solved": False, "correction": "3r2d"})
     acted = []
     for move in "ddrrr":
         state = opened.step("down is good: d")
         assert state[:4] == ("plan", 0.0, False, False)
-        assert opened.step("u") == ("act", 0.0, False, False, state[4])  # a move inside a thought has no effect
+        assert opened.step("u")[:4] == ("act", 0.0, False, False)  # a move inside a thought has no effect
         acted.append(opened.step(move))
     assert [said.removesuffix(" think") for said, *_ in acted] == [said for said, *_ in plain]
-    assert [turn[1:] for turn in acted] == [turn[1:] for turn in plain]
+    assert [turn[1:4] for turn in acted] == [turn[1:4] for turn in plain]
+    assert [turn[4]["state"] for turn in acted] == [turn[4]["state"] for turn in plain]
     assert all(said.endswith(" think") for said, *_ in acted[:-1])
 
 
@@ -103,3 +110,30 @@ def test_chance_makes_walks_and_every_shortest_way_is_made_of_best_moves() -> No
 def test_a_grid_without_a_way_is_refused_by_a_line(rows: tuple[str, ...], why: str) -> None:
     with pytest.raises(UserError, match=why):
         GridWalk().open(problem(*rows))
+
+
+def test_a_picture_shows_the_walker_in_its_new_cell_and_leaves_the_rest_unchanged() -> None:
+    start = np.full((24, 32, 3), 200, np.uint8)
+    start[0:8, 0:8] = 255
+    start[2:6, 2:6] = 0
+    reference = reference_to(png(Image.fromarray(start)))
+    drawn = replace(problem(*ROWS), prompt=f"{reference} walk to the goal")
+    opened = GridWalk(shows="picture").open(drawn)
+    assert opened.reset(0)[0] == ""
+    texts = [opened.step(move)[0] for move in ("north", "r", "d", "u", "l")]
+    assert texts[0] == texts[-1] == reference and texts[1] == texts[3]
+    (name,) = images_in(texts[2])
+    seen, expected = np.asarray(decoded(content_of(name), name)), start.copy()
+    expected[0:8, 0:8] = 255
+    expected[10:14, 10:14] = 0
+    assert (seen == expected).all()
+    with pytest.raises(UserError, match="problem p: grid_walk with shows: picture needs a picture in the prompt"):
+        GridWalk(shows="picture").open(problem(*ROWS))
+
+
+def test_thoughts_are_corrected_and_moves_are_not() -> None:
+    opened = GridWalk(thoughts=("think",)).open(problem(*ROWS))
+    infos = [opened.reset(0)[1], *(opened.step(turn)[4] for turn in ("3r", "r", "2r2d", "d"))]
+    assert [info.get("correction") for info in infos] == ["3r2d", None, "2r2d", None, "2r1d"]
+    plain = GridWalk().open(problem(*ROWS))
+    assert "correction" not in plain.reset(0)[1] | plain.step("r")[4]
