@@ -12,7 +12,7 @@ state, by which `anchored` compares turns. Reaching the goal earns 1; a turn may
 
 The answer may hold more than the cell: affordances and a memory of actions that worked, as in "Knowledge-enhanced
 Agents for Interactive Text Games" (paper 36). With `shows: picture`, it is a picture: that of the prompt, with the
-walker in its new cell.
+walker in its new cell; with `shows: views`, one such picture for every move that is possible from there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat
 
 from models.agents.play.functions import Composed
-from models.agents.play.grid import Grid, cell_name, notes, read_move, way_to_goal, with_walker
+from models.agents.play.grid import Cell, Grid, cell_name, notes, read_move, way_to_goal, with_walker
 from models.answers.hidden import Hidden, hidden
 from models.base.errors import UserError
 from models.base.images import content_of, drawn_reference, images_in
@@ -51,10 +51,11 @@ class GridWalk(Environment):
     """Reward of a move that begins a shortest way."""
     step_cost: NonNegativeFloat = 0.0
     """Cost of a move."""
-    shows: Literal["cell", "notes", "picture"] = "cell"
+    shows: Literal["cell", "notes", "picture", "views"] = "cell"
     """Answer to a move. cell: the cell; notes: the cell with the moves that are possible from there (affordances) and,
     after a sign, those that have led there (memory of what worked), such as `b2 dr <rd`; picture: the prompt's first
-    picture, with the walker in its new cell."""
+    picture, with the walker in its new cell; views: the possible moves, each with a picture of the walker after it,
+    which the policy reads before its first move too."""
     thoughts: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = ()
     """Names of the functions that are requested before each move, one turn each; such a turn does not move."""
 
@@ -68,9 +69,11 @@ class GridWalk(Environment):
         if grid.start not in grid.distance:
             raise UserError(f"problem {problem.id}: no way leads from the start of the grid to its goal")
         content = None
-        if self.shows == "picture":
+        if self.shows in ("picture", "views"):
             if not (names := images_in(problem.prompt)):
-                raise UserError(f"problem {problem.id}: {self.name} with shows: picture needs a picture in the prompt")
+                raise UserError(
+                    f"problem {problem.id}: {self.name} with shows: {self.shows} needs a picture in the prompt"
+                )
             content = content_of(names[0])
         walking = _Walking(self, grid, content)
         return Composed(walking, self.thoughts) if self.thoughts else walking
@@ -83,7 +86,7 @@ class _Walking:
         self._effective_moves = ""
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        return "", self._info()
+        return self._describe_cell() if self._settings.shows == "views" else "", self._info()
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         settings, grid, before = self._settings, self._grid, self._cell
@@ -108,11 +111,18 @@ class _Walking:
         return info
 
     def _describe_cell(self) -> str:
-        if self._content is not None:
-            return drawn_reference(with_walker(self._content, self._grid.size, self._grid.start, self._cell))
+        if self._settings.shows == "picture":
+            return self._picture(self._cell)
+        if self._settings.shows == "views":
+            moves = self._grid.open_moves(self._cell)
+            return " ".join(f"{move} {self._picture(self._grid.after(self._cell, move))}" for move in moves)
         if self._settings.shows == "cell":
             return cell_name(self._cell)
         return notes(self._grid, self._cell, self._effective_moves)
+
+    def _picture(self, cell: Cell) -> str:
+        assert self._content is not None, "checked when the episode is opened"
+        return drawn_reference(with_walker(self._content, self._grid.size, self._grid.start, cell))
 
     def close(self) -> None:
         return None

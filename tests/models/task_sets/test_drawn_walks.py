@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.agents.play.grid import Grid, way_to_goal
+from models.agents.play.grid import Grid, cell_name, way_to_goal
 from models.base.images import content_of, images_in
 from models.base.pictures import decoded
 from models.datasets.schema import SOUND, TURNS, Row
 from models.task_sets.drawing import make_rows
+from models.task_sets.drawn_forecasts import AWAY, CLOSER, DrawnForecastsSettings
 from models.task_sets.drawn_thoughts import DrawnThoughtsSettings
+from models.task_sets.drawn_views import DrawnViewsSettings
 from models.task_sets.drawn_walks import CELLS, DETOUR, WALL, DrawnWalksSettings
 from models.task_sets.masked_walks import MaskedWalksSettings
 from models.task_sets.scenes import COLOURS
@@ -94,6 +96,44 @@ def test_every_thought_is_the_way_to_the_goal() -> None:
         cell = grid.start
         for thought, move in zip(turns[::4], turns[2::4], strict=True):
             assert thought == way_to_goal(grid, cell)
+            cell = grid.after(cell, move)
+
+
+def test_a_forecast_names_the_cell_and_rejects_moves_that_lead_away() -> None:
+    rows = make_rows(DrawnForecastsSettings(**GIVEN))
+    grids = {row["prompt"]: grid_of(row) for row in rows["problems"]["train"]}
+    considered = Counter[int]()
+    for row in rows["demonstrations"]["train"]:
+        grid = grids[row["prompt"]]
+        cell = grid.start
+        for turn in str(row["completion"]).split(TURNS)[::2]:
+            *forecasts, move = turn.split()
+            triples = [forecasts[at : at + 3] for at in range(0, len(forecasts), 3)]
+            considered[len(triples)] += 1
+            assert triples[-1][0] == move and [verdict for _, _, verdict in triples[:-1]] == [AWAY] * (len(triples) - 1)
+            assert len({other for other, _, _ in triples}) == len(triples)
+            for other, place, verdict in triples:
+                after = grid.after(cell, other)
+                assert place == cell_name(after)
+                closer = grid.distance[after] < grid.distance[cell]
+                assert verdict == (CLOSER if closer else AWAY) or row["flaw"] == DETOUR
+            cell = grid.after(cell, move)
+    assert {*considered} == {1, 2, 3}
+
+
+def test_views_are_those_of_all_possible_places() -> None:
+    rows = make_rows(DrawnViewsSettings(**GIVEN))
+    grids = {row["prompt"]: grid_of(row) for row in rows["problems"]["train"]}
+    for row in rows["demonstrations"]["train"][:100]:
+        turns, grid = str(row["completion"]).split(TURNS), grids[row["prompt"]]
+        assert not turns[0]
+        cell = grid.start
+        for text, move in zip(turns[1::2], turns[2::2], strict=True):
+            moves = text.split()[::2]
+            assert moves == grid.open_moves(cell) and move in moves
+            for other, name in zip(moves, images_in(text), strict=True):
+                row_of, column = grid.after(cell, other)
+                assert tuple(cell_of(pixels(name), row_of, column)[4, 4]) == (0, 0, 0)
             cell = grid.after(cell, move)
 
 

@@ -27,7 +27,9 @@ WORLDS: dict[str, Environment] = {
     "calls": Calls(tries=2),
     "countdown": Countdown(),
     "cursor_screens": ScreenEnvironment(pointer="cursor"),
+    "drawn_forecasts": GridWalk(shows="picture"),
     "drawn_thoughts": GridWalk(shows="picture", thoughts=("think",)),
+    "drawn_views": GridWalk(shows="views"),
     "drawn_walks": GridWalk(shows="picture"),
     "grid_notes": GridWalk(shows="notes"),
     "grid_thoughts": GridWalk(thoughts=("think",)),
@@ -50,7 +52,10 @@ def settings(name: str) -> TaskSettings:
 def played(name: str, task: Task, turns: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
     """Return the environment's answers to the policy's turns, and its info after the last turn."""
     opened = WORLDS[name].open(Problem("p", task.prompt, task.answer))
-    heard, info = [], dict(opened.reset(0)[1])
+    text, info = opened.reset(0)
+    heard: list[str] = []
+    if text and len(turns) > 1:  # the environment speaks first
+        heard, turns = [text], turns[2:]
     for turn in turns[::2]:
         said, _, _, _, info = opened.step(turn)
         heard.append(said)
