@@ -55,6 +55,7 @@ TASK_SETS = (
     "shop",
     "small_scenes",
     "snippets",
+    "solids",
     "sounds",
     "styled_scenes",
     "tastes",

@@ -38,7 +38,7 @@ def forecast(grid: Grid, cell: Cell, move: str, random: Random) -> str:
     Args:
         grid: the grid.
         cell: where the walker is.
-        move: the move that is made; the turn says that it leads closer to the goal.
+        move: the move that is made; its verdict is `closer`.
         random: draws up to two moves that are considered before, and rejected because they lead away.
     """
     best = grid.best_moves(cell)
