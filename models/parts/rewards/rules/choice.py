@@ -40,9 +40,9 @@ class Choice(Reward):
     verifies = True
     labels: tuple[str, ...] = tuple("ABCDEFGHIJ")
     """Labels of the options, or names of the classes, ignoring case."""
-    reads: Literal["answer", "whole"] = "answer"
+    reads: Literal["answer", "whole", "last"] = "answer"
     """Text that the label is read from: the answer that a completion states, in which the option's words may follow the
-    label; or the whole completion."""
+    label; the whole completion; or its last word, whether or not a working precedes it."""
     worth: dict[str, PositiveFloat] = field(default_factory=dict)
     """Value of a right answer by label, for classes that matter more or are rare (AlphaDrive, paper 99); 1 for all
     others."""
@@ -84,10 +84,12 @@ class Choice(Reward):
     def _named(self, text: str) -> str | None:
         """Return the label that `text` names, in lower case; None if it names none, or more than one."""
         stated = extract_answer(text) if self.reads == "answer" else without_reasoning(text)
+        if self.reads == "last":
+            stated = " ".join((stated or "").split()[-1:])
         if stated is None or len(stated) > LONGEST:
             return None
         plain_text = _plain(stated)
-        if self.reads == "whole" or plain_text in vars(self)["_known"]:
+        if self.reads != "answer" or plain_text in vars(self)["_known"]:
             return plain_text if plain_text in vars(self)["_known"] else None
         match = vars(self)["_head"].match(plain_text)
         if match is None:

@@ -60,6 +60,13 @@ def test_a_class_is_the_whole_completion_in_any_case_and_nothing_beside_it() -> 
     assert values(CLASSES, "Sport News", "sport  news") == [1.0]
 
 
+def test_the_last_word_is_the_label_whether_or_not_a_working_precedes_it() -> None:
+    reward = Choice(labels=("red", "blue"), reads="last")
+    texts = ("red", "a blue square #### red", "RED.", "<think>blue</think> red", "red blue", "red or", "", "<think>red")
+    assert values(reward, "red", *texts) == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert values(reward, "red", "red", finished=False) == [0.0]
+
+
 def test_of_names_that_begin_alike_the_longer_is_read_where_it_stands() -> None:
     reward = Choice(labels=("sport", "sport news"))
     assert values(reward, "sport news", "#### sport news", "#### (sport news)", "#### sport") == [1.0, 1.0, 0.0]
