@@ -36,6 +36,7 @@ TASK_SETS = (
     "lookup",
     "masked_walks",
     "mole",
+    "novel_walks",
     "options",
     "passages",
     "plain_words",

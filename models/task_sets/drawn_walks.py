@@ -65,21 +65,26 @@ class DrawnWalksSettings(TaskSettings):
             cells = random.sample([(row, column) for row in range(CELLS) for column in range(CELLS)], self._occupied)
             start, walls, places = cells[0], set(cells[1 : 1 + self.walls]), cells[1 + self.walls :]
             looks = random.sample([(colour, form) for colour in COLOURS for form in SHAPES], self.shapes)
-            named = names_of(tuple((colour, form, 0) for colour, form in looks))
+            picture = drawn_map(start, walls, list(zip(looks, places, strict=True)), self.pixels)
+            reference = reference_to(png_of(picture))
+            named = self._named(names_of(tuple((colour, form, 0) for colour, form in looks)), reference)
             if not named:
                 continue
             number = random.choice(sorted(named))
             grid = _grid(start, places[number], walls)
             if self.way[0] <= grid.distance.get(start, 0) <= self.way[1]:
                 break
-        picture = drawn_map(start, walls, list(zip(looks, places, strict=True)), self.pixels)
-        prompt = self._prompt(random, reference_to(png_of(picture)), named[number], places[number])
+        prompt = self._prompt(random, reference, named[number], places[number])
         answer = json.dumps({"grid": grid.rows})
         return Task(prompt, answer, grid.distance[start], self._walked(prompt, grid, _evenly(random)))
 
     @property
     def _occupied(self) -> int:
         return 1 + self.walls + self.shapes
+
+    def _named(self, named: dict[int, list[str]], reference: str) -> dict[int, list[str]]:
+        """Return the shapes that may be the goal, each with its names."""
+        return named
 
     def _prompt(self, random: Random, reference: str, names: list[str], goal: Cell) -> str:
         """Return the prompt, which names the goal."""

@@ -17,7 +17,8 @@ from models.task_sets.drawn_thoughts import DrawnThoughtsSettings
 from models.task_sets.drawn_views import DrawnViewsSettings
 from models.task_sets.drawn_walks import CELLS, DETOUR, WALL, DrawnWalksSettings
 from models.task_sets.masked_walks import MaskedWalksSettings
-from models.task_sets.scenes import COLOURS
+from models.task_sets.novel_walks import NovelWalksSettings
+from models.task_sets.scenes import COLOURS, SHAPES
 
 GIVEN: dict[str, Any] = {
     "problems": {"train": 200, "validation": 20, "gate": 20},
@@ -85,6 +86,17 @@ def test_a_mask_is_black_in_the_cell_of_the_goal_alone() -> None:
         grid = grid_of(row)
         assert (cell_of(mask, *grid.goal) == 0).all() and (mask == 0).sum() == 3 * EDGE**2
         assert not {*COLOURS} & {*str(row["prompt"]).split()}
+
+
+def test_names_of_goals_in_held_out_splits_are_new() -> None:
+    known = frozenset({"red", "green", "square", "circle"})
+    rows = make_rows(NovelWalksSettings(**GIVEN, known=known))
+    for split, problems in rows["problems"].items():
+        names = {str(row["prompt"]).split(" at ")[0].split()[-1] for row in problems}
+        assert names == (known if split == "train" else {*COLOURS, *SHAPES} - known)
+    for row in rows["problems"]["gate"]:
+        _, mask = map(pixels, images_in(str(row["prompt"])))
+        assert (cell_of(mask, *grid_of(row).goal) == 0).all()
 
 
 def test_every_thought_is_the_way_to_the_goal() -> None:

@@ -35,6 +35,7 @@ WORLDS: dict[str, Environment] = {
     "grid_thoughts": GridWalk(thoughts=("think",)),
     "grid_walk": GridWalk(),
     "masked_walks": GridWalk(shows="picture"),
+    "novel_walks": GridWalk(shows="picture"),
     "screens": ScreenEnvironment(misses=1),
     "shop": Shop(),
     "twenty_questions": TwentyQuestions(),
