@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
 """Exceptions of a request without an answer: server unavailable, connection broken, other protocol, bad request."""
@@ -26,8 +27,17 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-STRAIGHT = urllib.request.build_opener(_NoRedirect)
-"""Opener that treats a redirect as an error: a request is only for the address that it was sent to."""
+class _ProxyForOthers(urllib.request.ProxyHandler):
+    """The proxies of the environment, for all hosts but this machine."""
+
+    def proxy_open(self, req: urllib.request.Request, proxy: str, type: str) -> Any:
+        here = urlsplit(req.full_url).hostname in LOOPBACK
+        return None if here else super().proxy_open(req, proxy, type)  # None: another handler opens it
+
+
+STRAIGHT = urllib.request.build_opener(_NoRedirect, _ProxyForOthers)
+"""Opener that treats a redirect as an error: a request is only for the address that it was sent to. No proxy gets a
+request for this machine."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Opener that uses no proxy, for servers on this machine, which a proxy would look for on its own machine."""
 

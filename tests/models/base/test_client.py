@@ -1,7 +1,13 @@
 """ask_json: a broken answer is requested again, and every failure is one NoAnswer that does not show the key."""
 
+import os
+import subprocess
+import sys
+import urllib.request
+
 import pytest
 
+from models.base import http_answers
 from models.base import http_client as client
 from models.base.http_client import NoAnswer, ask_json
 from tests.support.loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sending
@@ -59,3 +65,26 @@ def test_a_key_that_no_header_can_hold_is_named_by_its_variable_and_never_shown(
     ) as refused:
         ask_json("http://127.0.0.1:9/x", key_variable="MY_KEY", seconds=1.0)
     assert "very" not in str(refused.value)
+
+
+def test_a_server_on_this_machine_is_asked_without_the_proxy_of_the_environment() -> None:
+    """In a process of its own, which imports nothing that sets NO_PROXY, since the proxy is read at import."""
+    code = (
+        "import sys; from models.base.http_client import ask_json;"
+        "print(ask_json(sys.argv[1] + '/x', key_variable='NO_KEY', seconds=20.0, tries=1))"
+    )
+    given = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
+    with sending(lambda path: WHOLE) as address:
+        for here in (address, address.replace("127.0.0.1", "localhost")):
+            asked = [sys.executable, "-c", code, here]
+            environment = given | {"http_proxy": "http://127.0.0.1:9", "PYTHONPATH": os.pathsep.join(sys.path)}
+            ended = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60, check=True)
+            assert ended.stdout.strip() == "{'whole': 1}"
+
+
+def test_a_server_elsewhere_is_asked_through_the_proxy() -> None:
+    with sending(lambda path: WHOLE) as proxy:
+        handler = http_answers._ProxyForOthers({"http": proxy})
+        opener = urllib.request.build_opener(handler)
+        with opener.open("http://elsewhere.invalid/x", timeout=20) as answer:
+            assert answer.read() == b'{"whole":1}'

@@ -80,13 +80,15 @@ def test_precision_and_shape_of_the_policy_are_recorded_before_the_first_round(i
 
 
 @pytest.mark.rotating(of=6)
-def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
-    with caplog.at_level(logging.WARNING, logger="fine_tune"):
+def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("rewardflow.steps"), "disabled", False)
+    with caplog.at_level(logging.WARNING):
         result = step.fine_tune.fn(*handed(inputs, "schedule.optimiser.learning_rate=0.0"))
     why = step.why_not_learned(result)
     assert why.startswith("no round changed the weights: of 3 rounds, ") and "the learning rate was 0 in 3" in why
     assert why in result.headline and why in caplog.text
     assert result.metrics["update/changed_share"] == 0.0
+    assert "fine-tune: nothing can be learned from the first 2 rounds" in caplog.text
 
 
 @pytest.mark.rotating(of=6)
