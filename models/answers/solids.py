@@ -40,20 +40,20 @@ def solid(text: str) -> Cells:
     if len(lines) > MOST_LINES:
         raise UnreadableSolidError(f"{len(lines)} operations; at most {MOST_LINES} are read")
     for number, line in enumerate(lines, 1):
-        if (found := _LINE.fullmatch(line)) is None:
+        if (match := _LINE.fullmatch(line)) is None:
             raise UnreadableSolidError(f"operation {number}: write box or cut, a corner and a size, six digits in all")
-        x, y, z, wide, deep, high = map(int, found[2].split())
+        x, y, z, wide, deep, high = map(int, match[2].split())
         if 0 in (wide, deep, high) or max(x + wide, y + deep, z + high) > EDGE:
             raise UnreadableSolidError(f"operation {number}: the size is zero, or leaves the cube of {EDGE} cells")
-        cells[x : x + wide, y : y + deep, z : z + high] = found[1] == BOX
+        cells[x : x + wide, y : y + deep, z : z + high] = match[1] == BOX
     if not cells.any():
         raise UnreadableSolidError("no cell is filled")
     return cells
 
 
-def overlap(one: Cells, other: Cells) -> float:
+def overlap(first: Cells, second: Cells) -> float:
     """Return the volume that two solids share over the volume of both together."""
-    return float((one & other).sum() / (one | other).sum())
+    return float((first & second).sum() / (first | second).sum())
 
 
 def views(cells: Cells) -> NDArray[np.float64]:

@@ -74,7 +74,7 @@ def test_half_of_the_demonstrations_make_a_detour_and_the_others_show_every_shor
     def count(grid: Grid, cell: tuple[int, int]) -> int:
         return 1 if cell == grid.goal else sum(count(grid, grid.after(cell, move)) for move in grid.best_moves(cell))
 
-    assert {prompt: len(found) for prompt, found in ways.items()} == {
+    assert {prompt: len(moves) for prompt, moves in ways.items()} == {
         prompt: count(grid, grid.start) for prompt, grid in grids.items()
     }
     assert max(map(len, ways.values())) > 1

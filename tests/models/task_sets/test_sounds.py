@@ -103,7 +103,7 @@ def test_demonstrations_are_lists_or_answers_and_some_lists_have_a_wrong_sound()
             continue
         true = clips[images_in(str(row["prompt"]))[0]]
         assert {*sounds} <= {*KINDS} and len(sounds) == len(true)
-        wrong = sum(one != other for one, other in zip(sounds, true, strict=True))
+        wrong = sum(listed_sound != true_sound for listed_sound, true_sound in zip(sounds, true, strict=True))
         assert wrong == (row["flaw"] == MISHEARD)
         if row["flaw"] == SOUND:
             assert answer == answers[row["prompt"]]
