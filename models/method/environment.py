@@ -10,7 +10,7 @@ changes. `info` may hold more, all of it optional:
     actions  all texts that are allowed as the next turn, if they can be listed (strategy masked_actions)
     solved   whether the episode reached its goal, once it is over; else the verifier reads the policy's turns
     duration duration of the turn's action in seconds, independent of the machine (advantage turn_returns)
-    correction   what the next turn should say, if the environment knows it (rollouts corrected)
+    correction   right text of the next turn, if the environment knows it (rollouts corrected)
 
 In an environment with several players each player has a seat: its own view, its own tokens, and a model that speaks for
 it. A seat that is not to move yet is polled for news after every wave:

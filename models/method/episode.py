@@ -39,7 +39,7 @@ class Turn(NamedTuple):
     duration: float = 0.0
     """Duration of the turn's action that the environment declares, seconds; the same in every run."""
     correction: str = ""
-    """What the turn should have said, if the environment knows it."""
+    """Right text of the turn according to the environment; empty if it reports none."""
 
 
 def transcript(turns: Sequence[Turn]) -> str:

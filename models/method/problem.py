@@ -8,6 +8,9 @@ from typing import Literal
 
 from torch import Tensor
 
+from models.base.errors import UserError
+from models.base.images import images_in
+
 Origin = Literal[
     "policy", "greedy", "reference", "teacher", "guide", "explained", "refined", "relabelled", "demonstration",
     "chosen", "rejected",
@@ -68,3 +71,19 @@ def texts_of(problems: Sequence[Problem]) -> tuple[list[str], list[str]]:
 def systems_of(problems: Sequence[Problem]) -> list[str]:
     """List the system message of each problem, [problems]."""
     return [problem.system for problem in problems]
+
+
+def first_picture(problem: Problem, reader: str) -> str:
+    """Return the name of the first picture of a problem's prompt.
+
+    Args:
+        problem: the problem.
+        reader: what needs the picture, for the error message.
+
+    Raises:
+        UserError: the prompt has no picture.
+    """
+    names = images_in(problem.prompt)
+    if not names:
+        raise UserError(f"problem {problem.id}: {reader} needs a picture in the prompt")
+    return names[0]

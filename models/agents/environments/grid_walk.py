@@ -26,9 +26,9 @@ from models.agents.play.functions import Composed
 from models.agents.play.grid import Cell, Grid, cell_name, notes, read_move, way_to_goal, with_walker
 from models.answers.hidden import Hidden, hidden
 from models.base.errors import UserError
-from models.base.images import content_of, drawn_reference, images_in
+from models.base.images import content_of, drawn_reference
 from models.method.environment import Environment, EnvironmentEpisode, Info
-from models.method.problem import Problem
+from models.method.problem import Problem, first_picture
 from models.method.registry import part
 
 
@@ -70,11 +70,7 @@ class GridWalk(Environment):
             raise UserError(f"problem {problem.id}: no way leads from the start of the grid to its goal")
         content = None
         if self.shows in ("picture", "views"):
-            if not (names := images_in(problem.prompt)):
-                raise UserError(
-                    f"problem {problem.id}: {self.name} with shows: {self.shows} needs a picture in the prompt"
-                )
-            content = content_of(names[0])
+            content = content_of(first_picture(problem, f"{self.name} with shows: {self.shows}"))
         walking = _Walking(self, grid, content)
         return Composed(walking, self.thoughts) if self.thoughts else walking
 

@@ -23,11 +23,10 @@ from pydantic import Field, NonNegativeFloat
 
 from models.agents.play.screen import PRESS, Box, Point, Screen, read_point
 from models.answers.hidden import Hidden, hidden
-from models.base.errors import UserError
-from models.base.images import content_of, images_in
+from models.base.images import content_of
 from models.base.pictures import size_of
 from models.method.environment import Environment, EnvironmentAnswer, EnvironmentEpisode, Info
-from models.method.problem import Problem
+from models.method.problem import Problem, first_picture
 from models.method.registry import part
 
 
@@ -58,10 +57,9 @@ class ScreenEnvironment(Environment):
     def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem, whose answer is `{"targets": [[18, 2, 27, 11]]}`."""
         known = hidden(problem, Widgets, self.name)
-        if not (names := images_in(problem.prompt)):
-            raise UserError(f"problem {problem.id}: the environment {self.name} needs a picture in the prompt")
-        content = content_of(names[0])
-        return _Pointing(self, Screen(content, known.targets, known.in_order), size_of(content, names[0]))
+        name = first_picture(problem, f"the environment {self.name}")
+        content = content_of(name)
+        return _Pointing(self, Screen(content, known.targets, known.in_order), size_of(content, name))
 
 
 class _Pointing:

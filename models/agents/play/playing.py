@@ -44,7 +44,7 @@ class Playing:
     turns: list[Turn] = field(default_factory=list)
     state: str = ""
     correction: str = ""
-    """What the next turn should say, if the environment knows it."""
+    """Right text of the next turn according to the environment; empty if it reports none."""
     actions: tuple[str, ...] = ()
     """Texts that the environment allows as the next turn, if it lists them."""
     over: bool = False

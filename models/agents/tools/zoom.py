@@ -4,7 +4,7 @@
     zoom: 40 4 60 24         <image:5d1e...>        left, top, right and bottom edge in pixels, edges included
 
 A policy reads every picture with the same number of image tokens, so a part of a large picture is seen more sharply
-than the whole. The answer is what the environment says, and carries no loss (OpenThinkIMG, paper 189).
+than the whole. The answer is part of the environment's text, which carries no loss (OpenThinkIMG, paper 189).
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ such as that of GRPO.
 
 from __future__ import annotations
 
-import torch
 from pydantic import PositiveFloat
 
 from models.answers.patterns import compiled
@@ -38,10 +37,11 @@ class Precise(GroupRelative):
         """Return the completion's advantage at each of its tokens, times the token's weight."""
         signal, pattern = super().__call__(resources, scored), vars(self)["_pattern"]
         texts = resources.codec.token_texts
-        matching = torch.tensor([pattern.fullmatch(text.strip()) is not None for text in texts])
-        weights = 1.0 + (self.weight - 1.0) * matching.float()
-        rows = [
-            row * weights[torch.tensor(rollout.completion).clamp(min=0)].to(row)
-            for row, rollout in zip(signal.tokens, scored.rollouts, strict=True)
-        ]
-        return Signal(rows)
+        written = {token for rollout in scored.rollouts for token in rollout.completion}
+        matching = {token for token in written if token >= 0 and pattern.fullmatch(texts[token].strip())}
+        return Signal(
+            [
+                row * row.new_tensor([self.weight if token in matching else 1.0 for token in rollout.completion])
+                for row, rollout in zip(signal.tokens, scored.rollouts, strict=True)
+            ]
+        )

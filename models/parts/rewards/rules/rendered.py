@@ -24,10 +24,10 @@ from models.answers.marked_answers import without_reasoning
 from models.answers.vector_graphics import UnreadableDrawingError, rendered
 from models.base.bounds import Share
 from models.base.errors import UserError
-from models.base.images import content_of, images_in
+from models.base.images import content_of
 from models.base.pictures import size_of
 from models.method.attempt import Attempt
-from models.method.problem import Problem
+from models.method.problem import Problem, first_picture
 from models.method.registry import part
 from models.method.resources import RunResources
 from models.method.reward import Reward
@@ -65,9 +65,8 @@ class Rendered(Reward):
 def _likeness(attempt: Attempt) -> float:
     if not attempt.finished:
         return -1.0
-    if not (names := images_in(attempt.problem.prompt)):
-        raise UserError(f"problem {attempt.problem.id}: reward rendered needs a picture in the prompt")
-    size = size_of(content_of(names[0]), f"image {names[0]}")
+    name = first_picture(attempt.problem, "reward rendered")
+    size = size_of(content_of(name), f"image {name}")
     try:
         expected = _expected(attempt.problem.answer, size)
     except UnreadableDrawingError as error:
