@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
+from models.base.images import reference_to
+from models.base.pictures import png_of
 from models.learner.packing import Sequences
 from models.method.episode import Turn
 from models.method.problem import Problem
@@ -40,6 +43,8 @@ PROGRAM = "```python\ndef seven():\n    return 7\n```"
 SEVEN = "def seven():\n    return 7\n"
 WRITTEN = "```python\nassert seven() == 7\n```"
 OTHER = "#### 3"
+DRAWING = '<rect x="0" y="0" width="1" height="2" fill="black" />'
+BLANK = png_of(Image.new("RGB", (4, 4)))
 
 
 DOCUMENTS = Path(__file__).resolve().parents[4] / "recipes" / "documents"
@@ -88,6 +93,8 @@ CASES = {
     "guard": Case(settings=lambda: {"harmful": ("#### 7",)}),
     "mode_margin": Case(settings=lambda: {"tokens": ("+", "0")}),
     "norm_direction": Case(settings=lambda: {"do": ("3 + 4",), "avoid": ("#### 7",), "questions": ("{phrase}",)}),
+    "rendered": Case(DRAWING, replace(SUM, prompt=f"{reference_to(BLANK)} {SUM.prompt}", answer=DRAWING)),
+    "solid": Case("box 0 0 0 2 2 2", replace(SUM, answer="box 0 0 0 2 2 2")),
     "cost": Case(settings=lambda: {"calls": {"calculator": 1.0}, "outputs": {"calculator": 0.1}, "written": 0.01}),
 }
 BY_WORDS = {
@@ -204,7 +211,9 @@ def with_a_sibling(rollout: Rollout) -> list[Rollout]:
         trained=None,
         text="6",
     )
-    other = replace(sibling, group=1, problem=replace(rollout.problem, id="q", prompt="3 +", tokens=(5,)))
+    prompt = rollout.problem.prompt.replace(SUM.prompt, "3 +")
+    other_problem = replace(rollout.problem, id="q", prompt=prompt, tokens=(5,))
+    other = replace(sibling, group=1, problem=other_problem)
     return [rollout, sibling, other]
 
 
