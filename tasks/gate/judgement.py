@@ -5,6 +5,8 @@ It is used for a candidate (steps/promote.py) and for a champion that was set by
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ from models.evaluation.table import read_records
 from models.recipes.schema import RewardModelSection
 from models.recipes.suites import SuiteSettings
 from tasks.harness.results import read_scores
+from tasks.runner.contents import content_of
 from tasks.runner.step import StepResult
 from tasks.tracking.looks import take_look
 from tasks.tracking.verdict_record import Decision, Reason, VerdictRecord
@@ -60,10 +63,11 @@ def judged(
     Args:
         name: registered model, on which the looks are counted.
         anchor: evaluations of the anchor, or why there are none.
-        weights: digest of the weights; if the same weights are compared with the same baseline as at the last look,
-            that look is continued.
+        weights: digest of the weights. If the same answers are compared with those of the same baseline, by the same
+            metric as at the last look, that look is continued.
     """
-    compared = f"{weights} against {baseline.gate.links['model_id']}"
+    policies = f"{weights} against {baseline.gate.links['model_id']}"
+    compared = f"{policies} by {recipe.gate.metric} of {candidate.gate.digest[:16]}"
     split, sketch = candidate.gate.links["gate_split"], candidate.gate.links["gate_sketch"]
     guards = _suite_guards(recipe, candidate, baseline, anchor)  # before the look: a wrong metric must not use one up
     look = take_look(name, split, sketch, compared, recipe.gate)
@@ -86,11 +90,24 @@ def judged(
     )
 
 
+def grounds_of(recipe: JudgementSections, candidate: OnGate) -> str:
+    """Return a digest of the gate's settings, of the guards of suites, and of a candidate's answers.
+
+    If it differs from that of an earlier verdict on the same weights, the candidate is judged again.
+    """
+    defaults = vars(GateSettings())  # left out, so that a setting that a later release adds changes nothing
+    settings = {name: value for name, value in vars(recipe.gate).items() if value != defaults[name]}
+    guards = {suite.title: suite.guards for suite in recipe.suites}
+    parts = content_of([settings, guards, candidate.gate, candidate.held_out, candidate.suites])
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def decide(
     verdict: Verdict,
     settings: GateSettings,
     champion: int | None,
     *,
+    grounds: str = "",
     approval: bool = False,
     failed_training: str = "",
     unpinned: str = "",
@@ -100,6 +117,7 @@ def decide(
     Args:
         settings: settings of the gate.
         champion: version that the candidate was compared with; None: the base model.
+        grounds: digest of what it was judged from (`grounds_of`).
         approval: whether a person must approve a promotion.
         failed_training: why its training was stopped; "" if it was not. It is refused whatever an earlier checkpoint is
             worth.
@@ -127,6 +145,7 @@ def decide(
         checks=verdict.checks,
         detectable=verdict.detectable,
         look=verdict.look,
+        grounds=grounds,
         cause=failed_training or (unpinned if reason == "not_pinned" else ""),
     )
 

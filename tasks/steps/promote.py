@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from models.recipes.schema import Recipe
 from tasks.gate.approval import judged_against
-from tasks.gate.judgement import JudgementSections, OnGate, decide, is_lifted, judged, numbers
+from tasks.gate.judgement import JudgementSections, OnGate, decide, grounds_of, is_lifted, judged, numbers
 from tasks.pages.description import cell
 from tasks.pages.registered_page import annotate
 from tasks.pages.version_page import policy_page
@@ -96,7 +96,8 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         origin = _origin(trained, rewarded, shown, parent_run)
         registry.annotate(name, known.version, origin | {tags.UNPINNED: ""})
     held_back = "" if recipe.promote_unpinned else unpinned
-    if known is not None and _verdict_stands(known, before, recipe.approval, held_back):
+    grounds = grounds_of(recipe, gate["candidate"])
+    if known is not None and _verdict_stands(known, before, grounds, recipe.approval, held_back):
         return _judged_before(context, name, known)
     champion = before.version if before is not None and "champion" in gate else None
     baseline = gate["base"] if champion is None else gate["champion"]
@@ -106,6 +107,7 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         verdict,
         recipe.gate,
         champion,
+        grounds=grounds,
         approval=recipe.approval,
         failed_training=why_not_learned(trained),
         unpinned=held_back,
@@ -156,12 +158,13 @@ def _registered(name: str, digest: str, champion: registry.VersionInfo | None) -
 
 
 def _verdict_stands(
-    known: registry.VersionInfo, champion: registry.VersionInfo | None, approval: bool, unpinned: str
+    known: registry.VersionInfo, champion: registry.VersionInfo | None, grounds: str, approval: bool, unpinned: str
 ) -> bool:
     """Return whether an earlier verdict on a version still holds, so that the version is not judged again.
 
-    It holds if the version was champion once, or if the reason against it still holds and, for a version that waits
-    for a person, the champion that it was judged against is still champion.
+    It holds if the version was champion once, or if a person ruled on it. Otherwise the gate's settings and the
+    version's answers must be the same as then, and the reason against it must still hold. For a version that waits for
+    a person, the champion that it was judged against must still be champion.
     """
     if decided(known) is None:
         return False
@@ -169,6 +172,10 @@ def _verdict_stands(
         return True
     record = read_verdict(known)
     assert record is not None, "it was decided"
+    if record.ruling is not None:
+        return True
+    if record.grounds and record.grounds != grounds:
+        return False
     now = champion.version if champion is not None else None
     if record.decision == "waiting" and judged_against(known) != now:
         return False

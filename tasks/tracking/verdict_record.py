@@ -56,6 +56,8 @@ class VerdictRecord(_Typed):
     detectable: float = math.nan
     """Smallest true difference that the comparison would have found with 80 % power; NaN if unknown."""
     look: Look | None = None
+    grounds: str = ""
+    """Digest of the gate's settings and of the candidate's answers; "" in records of earlier releases."""
     cause: str = ""
     """Why the training failed, or why no commit contains the run's code and data; for these two reasons only."""
     ruling: Ruling | None = None

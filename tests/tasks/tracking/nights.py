@@ -27,7 +27,7 @@ class Training(SimpleNamespace):
 
     def evaluated(self, role: str, policy: PolicyFiles) -> Any:
         right = self.right if role == "candidate" else self.before
-        return step(self.folder, self.run, role, policy.digest, answers(right), gate_split="aaaa")
+        return step(self.folder, self.run, role, f"{policy.digest} {right}", answers(right), gate_split="aaaa")
 
     def evaluated_candidate(self) -> Any:
         return step(self.folder, self.run, "candidate", self.tuned.digest, answers(self.right), gate_split="aaaa")
@@ -45,7 +45,7 @@ def nights(home: Path, policy_folder: Path, folder: Path) -> Callable[..., Promo
     `right` and `before`: how many of 4 samples the candidate and the other policies have right.
     """
 
-    def trained(weights: str, right: int = 3, before: int = 1, unpinned: str = "", **changes: bool) -> Promotion:
+    def trained(weights: str, right: int = 3, before: int = 1, unpinned: str = "", **changes: object) -> Promotion:
         run = runs.open_flow_run("arithmetic", "night", {tags.UNPINNED: unpinned} if unpinned else {})
         made = folder / "made" / weights
         if not made.is_dir():

@@ -1,12 +1,14 @@
 """Weights that come again: the verdict on them is kept, unless the only reason against them no longer holds."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from nights import champion, nights
-from test_gate_promotion import NAME, looks
+from test_gate_promotion import NAME, RECIPE, looks
 
+from tasks.gate import approval
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, registry, tags
 
@@ -75,3 +77,25 @@ def test_a_candidate_that_is_held_against_another_champion_spends_another_look(n
     aliases.promote(NAME, 2)
     assert looks() == 3
     assert (night("three").verdict.champion, looks()) == (2, 4)
+
+
+def test_a_changed_margin_continues_the_look_and_a_changed_metric_spends_another_one(night):
+    night("one")
+    strict = replace(RECIPE.gate, diversity_margin=0.1)
+    kept = night("two", right=2, before=2, gate=strict)
+    assert (kept.decision, looks()) == ("kept", 2)
+    assert night("two", right=2, before=2, gate=strict).reused
+    wider = night("two", right=2, before=2, gate=replace(strict, diversity_margin=0.2))
+    assert not wider.reused and wider.verdict.look == kept.verdict.look and looks() == 2
+    other = night("two", right=2, before=2, gate=replace(strict, metric="greedy_accuracy"))
+    assert (other.reused, other.verdict.metric, looks()) == (False, "greedy_accuracy", 3)
+
+
+def test_other_answers_of_the_same_weights_are_judged_again_unless_a_person_ruled(night):
+    night("one")
+    assert night("two", right=1, before=3).decision in ("kept", "refused")
+    assert (night("two", right=4, before=1).decision, champion(), looks()) == ("promoted", 2, 3)
+    assert night("three", approval=True, right=4, before=1).decision == "waiting"
+    approval.reject(NAME, 3, by="ann", why="it flatters")
+    assert night("three", right=3, before=1).reused and champion() == 2
+    assert night("two", right=2, before=3).reused and champion() == 2
