@@ -27,11 +27,11 @@ from models.policies.skip_analysis import adapted_modules
 from models.policies.update_sparsity import SubnetworkSettings
 from models.policies.vision import VisionSettings, spread_by_inputs, vision_config
 from models.text.base_images import adopt_images, adopt_processor
-from models.text.image_tokens import image_tokens_of
+from models.text.image_tokens import ImageTokens, image_tokens_of
 from models.text.tokenizer import TokenizerSettings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config
+    from transformers import Idefics3Config, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config
 
 _LOADING = threading.Lock()
 """Lock for loading one model at a time: of two loaded by two threads, tied weights count as missing in one."""
@@ -169,17 +169,30 @@ class PolicySettings:
         return self.size.positions if self.base is None else None
 
 
-def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, end: int | None = None) -> Qwen3Config:
-    """Build the config of a Qwen3 model from its size.
+def config_of(
+    size: SizeSettings,
+    vocabulary: int,
+    *,
+    pad: int | None = None,
+    end: int | None = None,
+    tokens: ImageTokens | None = None,
+) -> Qwen3Config | Idefics3Config:
+    """Build the config of a model from its size: Qwen3, or Idefics3 if it has a vision tower.
 
     Args:
         vocabulary: number of tokens.
         pad: id of the token that fills rows.
         end: id of the token that ends a completion.
+        tokens: tokens of an image. Default: ids of 0, for callers that only need shapes.
     """
     from transformers import Qwen3Config
 
-    return Qwen3Config(**_text_settings(size, vocabulary, pad, end), dtype="float32")
+    text = _text_settings(size, vocabulary, pad, end)
+    if size.vision is None:
+        return Qwen3Config(**text, dtype="float32")
+    if tokens is None:
+        tokens = ImageTokens(size.vision.tokens, 0, (), (), size.vision.processor())
+    return vision_config(size.vision, text, tokens)
 
 
 def _text_settings(size: SizeSettings, vocabulary: int, pad: int | None, end: int | None) -> dict[str, Any]:
@@ -212,14 +225,10 @@ def new_shapes(config: Any) -> PreTrainedModel:
 def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> PreTrainedModel:
     """Build a Qwen3 model with random weights from `seed`, float32; with a vision tower if `size` has one."""
     pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
-    config: Any
-    if size.vision is None:
-        config = config_of(size, len(tokenizer), pad=pad, end=end)
-    else:
-        tokens = image_tokens_of(tokenizer)
-        if tokens is None or tokens.count != size.vision.tokens:
-            raise ValueError("the tokenizer was not made for the images of this policy")
-        config = vision_config(size.vision, _text_settings(size, len(tokenizer), pad, end), tokens)
+    tokens = image_tokens_of(tokenizer) if size.vision is not None else None
+    if size.vision is not None and (tokens is None or tokens.count != size.vision.tokens):
+        raise ValueError("the tokenizer was not made for the images of this policy")
+    config = config_of(size, len(tokenizer), pad=pad, end=end, tokens=tokens)
     torch.manual_seed(seed)
     model = new_shapes(config)
     if size.spread == "fan_in":
@@ -231,8 +240,12 @@ def _auto_class(config: Any) -> Any:
     """Return the class of transformers that builds and loads models of this config."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    sees = getattr(config, "vision_config", None) is not None
-    return AutoModelForImageTextToText if sees else AutoModelForCausalLM
+    return AutoModelForImageTextToText if has_tower(config) else AutoModelForCausalLM
+
+
+def has_tower(config: Any) -> bool:
+    """Return whether a model of this config has a vision tower."""
+    return getattr(config, "vision_config", None) is not None
 
 
 def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.base.errors import UserError
 from models.engines.vocabulary import read_config
-from models.policies.build import config_of
+from models.policies.build import config_of, has_tower
 from models.policies.folder import is_registered
 from models.policies.hub import origin_of
 from models.recipes.schema import Recipe
@@ -33,7 +33,7 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
             origin = origin_of(base)
             trusted = recipe.policy.trust_remote_code
             config: Any = AutoConfig.from_pretrained(origin.name, revision=origin.revision, trust_remote_code=trusted)
-            return config.get_text_config(), base
+            return (config if has_tower(config) else config.get_text_config()), base
         except (UserError, OSError, ValueError, KeyError):
             if size == type(size)():
                 raise UserError(

@@ -1,18 +1,15 @@
 """Estimate of a training's memory by part, from the code that will run, on tensors that have only shapes.
 
 The policy is made of shapes alone (torch's meta device), with its adapters, its reference and the companions that the
-recipe's parts bring. The memory that a packed row keeps for its backward pass is counted while the learner's own
-forward and backward pass run, on fake tensors, over two sizes of the model; layers are alike, so the rest is
-extrapolated. The projection to the vocabulary is counted by its blocks (`models.learner.fused_log_probs`): whole logits
-are never held.
+recipe's parts bring. What a packed row keeps for its backward pass is counted by `models.recipes.plan.activations`. The
+projection to the vocabulary is counted by its blocks (`models.learner.fused_log_probs`): whole logits are never held.
 
 Not included: memory kept by allocators, workspaces of kernels, the CUDA context. A plan is an estimate.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,42 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn import functional
 
 from models.engines.engine import engine_dtype, has_vllm
 from models.engines.vllm_engine import CACHE_BLOCK, cache_bytes
 from models.engines.vocabulary import read_config
-from models.learner.attention.packed_attention import NAME, register_packed_attention
 from models.learner.eight_bit import in_float, moment_bytes
 from models.learner.fused_log_probs import kept_bytes
-from models.learner.log_probs import plain_inner, row_states
 from models.learner.logit_blocks import block_shape
-from models.learner.recompute import layers_of, recomputing
+from models.learner.recompute import layers_of
 from models.method.slots import companions_of, reference_is_read_alone
 from models.policies.build import new_shapes
 from models.policies.rounded import rounded_layers
 from models.policies.trained_parts import set_to_learn
-from models.recipes.plan.alive import Alive
+from models.recipes.plan.activations import FLOAT, PackedRowSize, activations_of, tower_activations
 from models.recipes.plan.configs import judge_config
 from models.recipes.schema import Recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-FLOAT = 4
-"""Bytes of a number in float32: weights, gradients and both moments of AdamW."""
-
-
-@dataclass(frozen=True)
-class PackedRowSize:
-    """Size of the largest packed row that the learner reads at once."""
-
-    tokens: int
-    completion_tokens: int
-    """Number of these tokens whose log-probs are read."""
-    several: bool
-    """Whether an update reads more than one row, so that gradients are held while the next one is read."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +68,8 @@ class Footprint:
     engine: int = 0
     sleeps: bool = False
     """Whether the engine gives its memory up while the learner fits."""
+    vision: int = 0
+    """Activations of the vision tower, if it learns: a picture for each prompt of a row."""
     offloaded: bool = False
     """Whether the reference is in memory only while it is read."""
 
@@ -99,7 +80,7 @@ class Footprint:
         The projection is done before the layers' backward pass begins; the gradients of a first row are made while its
         activations are freed.
         """
-        reading = self.activations + max(self.logits, self.backward)
+        reading = self.activations + self.vision + max(self.logits, self.backward)
         return self.gradients + reading if self.several_rows else max(self.gradients, reading)
 
     @property
@@ -139,7 +120,7 @@ def footprint(
         autocast: dtype of the matrix products; None: float32.
     """
     assert recipe.schedule is not None
-    whole = _parts(recipe, config, autocast)
+    whole = _parts(recipe, config, row, autocast)
     again = recipe.schedule.gradient_checkpointing is True
     activations, backward = activations_of(config, partial(adapted, recipe=recipe), row, autocast, again)
     sampling = recipe.rollouts.sampling
@@ -157,8 +138,8 @@ def footprint(
     )
 
 
-def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[str, int]:
-    """Count the parameters, and the bytes of the parts that stay from round to round."""
+def _parts(recipe: Recipe, config: Any, row: PackedRowSize, autocast: torch.dtype | None) -> dict[str, int]:
+    """Count the parameters, the bytes of the parts that stay from round to round, and those of pictures."""
     count = recipe.placement.learners
     with torch.device("meta"):
         plain = new_shapes(config)
@@ -183,6 +164,7 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
     return {
         "parameters": parameters,
         **learning_parts(policy, count, eight_bit=recipe.schedule.optimiser.moments == "int8"),
+        "vision": tower_activations(config, policy, row.prompts),
         "reference": reference,
         "companions": companions,
         "reward_model": FLOAT * (parameters - head) if scored else 0,
@@ -241,94 +223,6 @@ def _put_together(policy: nn.Module) -> int:
 def _both(module: nn.Module) -> tuple[int, int]:
     """Count the weights of a module, and those that learn."""
     return numbers_of(module), _size(weight for weight in module.parameters() if weight.requires_grad)
-
-
-def activations_of(
-    config: Any,
-    prepare: Callable[[PreTrainedModel], PreTrainedModel],
-    row: PackedRowSize,
-    autocast: torch.dtype | None,
-    again: bool,
-) -> tuple[int, int]:
-    """Count the bytes that a model keeps of `row`, and the most that its backward pass makes in addition.
-
-    Args:
-        config: configuration of the model, as transformers has it.
-        prepare: adds what else learns, such as adapters.
-        row: what is read.
-        autocast: dtype of the matrix products; None: float32.
-        again: whether layers are read again for their backward pass.
-    """
-    layers = config.get_text_config().num_hidden_layers
-    counts = range(1, min(layers, 2) + 1)
-    (least, backward), *more = (_activations(config, prepare, count, row, autocast, again) for count in counts)
-    return least + sum((layers - 1) * (kept - least) for kept, _ in more), backward
-
-
-def _activations(
-    config: Any,
-    prepare: Callable[[PreTrainedModel], PreTrainedModel],
-    layers: int,
-    row: PackedRowSize,
-    autocast: torch.dtype | None,
-    again: bool,
-) -> tuple[int, int]:
-    """Count the bytes of `activations_of` for a model of so many layers, which is run on fake tensors."""
-    smaller = copy.deepcopy(config)
-    text = smaller.get_text_config()
-    text.num_hidden_layers = layers
-    if getattr(text, "layer_types", None):
-        text.layer_types = text.layer_types[:layers]
-    register_packed_attention()
-    with torch.device("meta"):
-        policy = prepare(new_shapes(smaller)).eval()
-    plain_inner(policy).set_attn_implementation(NAME)
-    with FakeTensorMode():
-        standing = _as_fakes(policy)
-        ids = torch.empty(row.tokens, dtype=torch.long)
-        with recomputing(policy, again), Alive((*standing, ids)) as alive:
-            states = row_states(policy, ids, ids, _Attention(), autocast)
-            kept = alive.now
-            chosen = states[: row.completion_tokens]
-            chosen.backward(torch.empty_like(chosen))  # type: ignore[no-untyped-call]
-        return kept, alive.most - kept
-
-
-def _as_fakes(model: nn.Module) -> list[Tensor]:
-    """Give a model of shapes parameters, gradients and buffers that act as a CPU's. Returns them."""
-    made: dict[int, Tensor] = {}
-    for module in model.modules():
-        for name, weight in module._parameters.items():
-            if weight is not None:
-                if id(weight) not in made:
-                    fake = nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype), weight.requires_grad)
-                    fake.grad = torch.empty_like(fake) if weight.requires_grad else None
-                    made[id(weight)] = fake
-                module._parameters[name] = made[id(weight)]  # type: ignore[assignment]
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                module._buffers[name] = made.setdefault(id(buffer), torch.empty(buffer.shape, dtype=buffer.dtype))
-    return [*made.values(), *(value.grad for value in made.values() if value.grad is not None)]
-
-
-class _Attention:
-    """Attention as the packed routes keep it: queries, keys, values, the output, a sum a query; no scores."""
-
-    def attend(
-        self,
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        scale: float,
-        window: int | None,
-        softcap: float | None,
-    ) -> Tensor:
-        """Return attention, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
-        groups = query.shape[1] // key.shape[1]
-        if groups > 1:
-            key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-        return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous()
 
 
 def logits_of(

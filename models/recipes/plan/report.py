@@ -78,7 +78,7 @@ def _head(recipe: Recipe, given: PlanContext, plans: Sequence[Stage], whence: st
 
 PARTS = (
     *("weights", "gradients", "optimiser", "reference", "companions", "reward model", "teachers", "judge", "engine"),
-    *("activations", "backward", "logits", "put together"),
+    *("activations", "vision", "backward", "logits", "put together"),
 )
 """Names of the parts of a footprint, in the order of the table."""
 

@@ -8,7 +8,8 @@ from typing import Any
 from models.learner.packing import Sequences, pack_shares
 from models.learner.rows import CPU_ROW_TOKENS
 from models.method.schedule import BUDGET_KEY
-from models.recipes.plan.footprint import Device, PackedRowSize
+from models.recipes.plan.activations import PackedRowSize
+from models.recipes.plan.footprint import Device
 from models.recipes.schema import Recipe
 
 
@@ -63,5 +64,6 @@ def largest_row(
     filled = CPU_ROW_TOKENS if device.kind == "cpu" else None
     width = config.get_text_config().hidden_size
     (rows,) = pack_shares(every, budget, 1, width=width, together=together, setting=key, filled=filled)
-    sizes = [(prompt * len({at // group for at in row}) + len(row) * completion, len(row) * completion) for row in rows]
+    counts = [(len({at // group for at in row}), len(row)) for row in rows]
+    sizes = [(prompt * prompts + made * completion, made * completion, prompts) for prompts, made in counts]
     return PackedRowSize(*max(sizes), len(rows) > 1)

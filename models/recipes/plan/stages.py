@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,10 @@ import torch
 
 from models.method.schedule import BUDGET_KEY
 from models.policies.build import new_shapes
+from models.recipes.plan.activations import FLOAT, PackedRowSize, activations_of, tower_activations
 from models.recipes.plan.footprint import (
-    FLOAT,
     Device,
     Footprint,
-    PackedRowSize,
-    activations_of,
     adapted,
     footprint,
     learning_parts,
@@ -138,7 +137,9 @@ def _warm_start(recipe: Recipe, given: PlanContext) -> Stage:
         plain = new_shapes(given.config)
         parameters = numbers_of(plain)
         count, eight_bit = recipe.placement.learners, settings.optimiser.moments == "int8"
-        held = learning_parts(prepare(plain), count, eight_bit=eight_bit)
+        policy = prepare(plain)
+        held = learning_parts(policy, count, eight_bit=eight_bit)
+        held["vision"] = tower_activations(given.config, policy, row.prompts)
     activations, backward = activations_of(given.config, prepare, row, given.autocast, False)
     logits = logits_of(given.config, row, given.device, given.autocast, cut=False, learns=not adapters)
     held |= {"parameters": parameters, "activations": activations, "backward": backward, "logits": logits}
@@ -156,6 +157,7 @@ def _reward_model(recipe: Recipe, given: PlanContext) -> Stage:
         plain: Any = new_shapes(given.config)
         body = plain.base_model
         held = learning_parts(body, count, eight_bit=eight_bit)
+        held["vision"] = tower_activations(given.config, body, row.prompts)
         parameters = numbers_of(body)
     activations, backward = activations_of(given.config, lambda model: model, row, given.autocast, False)
     states = FLOAT * row.tokens * int(given.config.get_text_config().hidden_size)
@@ -163,20 +165,5 @@ def _reward_model(recipe: Recipe, given: PlanContext) -> Stage:
     return _stage(REWARD_MODEL, row, held)
 
 
-def _stage(name: str, row: PackedRowSize, held: dict[str, int]) -> Stage:
-    return Stage(
-        name,
-        row,
-        Footprint(
-            parameters=held["parameters"],
-            trained=held["trained"],
-            weights=held["weights"],
-            gradients=held["gradients"],
-            optimiser=held["optimiser"],
-            activations=held["activations"],
-            backward=held["backward"],
-            logits=held["logits"],
-            put_together=held["put_together"],
-            several_rows=row.several,
-        ),
-    )
+def _stage(name: str, row: PackedRowSize, held: Mapping[str, Any]) -> Stage:
+    return Stage(name, row, Footprint(**held, several_rows=row.several))
