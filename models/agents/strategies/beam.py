@@ -14,29 +14,19 @@ policy's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, not_greedy, request_of_call
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, not_greedy
+from models.agents.turn_beginning import Beginning
 from models.agents.turn_scorer import Scorer, ScorerSettings
 from models.base.bounds import Temperature
 from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 from models.method.steps import MARKS
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """The first steps of a turn."""
-
-    tokens: tuple[int, ...] = ()
-    over: bool = False
-    """Whether nothing can follow: it ended, or was cut."""
-    finished: bool = False
-    """Whether it ended by itself."""
 
 
 @part("beam")
@@ -124,11 +114,7 @@ class Beam(Strategy):
             call = step * self._drawn
             for beginning in beam:
                 for _ in range(0 if beginning.over else self._drawn if first else self.expansions):
-                    next_step = replace(
-                        request_of_call(request, call, (*request.prompt, *beginning.tokens)),
-                        max_tokens=request.max_tokens - len(beginning.tokens),
-                        stops=request.stops if last else tuple(dict.fromkeys((*request.stops, *marked))),
-                    )
+                    next_step = beginning.next_step(request, call, marked, last=last)
                     begun.append((number, beginning, next_step))
                     call += 1
         pools: list[dict[tuple[int, ...], Beginning]] = [
@@ -136,12 +122,8 @@ class Beam(Strategy):
         ]
         drawn = policy.draft([request for _, _, request in begun], sampling)
         for (number, beginning, _), generated in zip(begun, drawn, strict=True):
-            request = requests[number]
-            tokens = (*beginning.tokens, *generated.tokens)
-            ended = tokens[-1] in policy.ends or tokens[-1] in request.stops
-            goes_further = generated.finished and not ended and not last and len(tokens) < request.max_tokens
-            whole = generated.finished and (ended or last)
-            pools[number].setdefault(tokens, Beginning(tokens, not goes_further, whole))
+            extended = beginning.extended(generated, requests[number], policy.ends, last=last)
+            pools[number].setdefault(extended.tokens, extended)
         return [list(pool.values()) for pool in pools]
 
     def _kept(

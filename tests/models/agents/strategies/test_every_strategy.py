@@ -25,6 +25,7 @@ from tests.support.tiny_models import tiny_policy
 
 ROOM = 64
 SETTINGS: dict[str, list[str]] = {
+    "atomic_steps": ["steps=4", "marks=['5', '7']"],
     "beam": ["width=2", "expansions=2", "steps=4", "marks=['5', '7']"],
     "best_of_n": ["drafts=3"],
     "best_of_steps": ["values=START", "candidates=3"],
