@@ -4,6 +4,9 @@
     solver      problem | Hint: abstraction | solution       reward: whether the solution is right
     baseline    problem | solution                           not trained on
 
+With `hides_pictures`, the solver and the baseline read the problem without its pictures. The abstraction is then all
+that they know of them (the summary of SUM, which APM acts on; paper 61, arXiv 2306.05696).
+
 Both seats are the policy's and learn. With several solutions, success is their mean, with the abstraction and without.
 The writer is thus paid for what its words change: an abstraction after which the solver succeeds as often as before
 earns nothing. Evaluations measure the solver under an abstraction. An episode is solved if the first solution is right.
@@ -22,6 +25,7 @@ from models.agents.play.preparation import check_form, filled, gives_away, steps
 from models.answers.exact import is_right
 from models.base.bounds import Positive
 from models.base.errors import UserError
+from models.base.images import without_images
 from models.datasets.schema import TURNS
 from models.method.environment import Environment, EnvironmentAnswer, Info, Seat
 from models.method.problem import Problem
@@ -49,6 +53,9 @@ class Abstraction(Environment):
     leaks: bool = True
     """Whether an abstraction may contain the answer; false: the writer then earns minus one, and the solver reads the
     problem alone."""
+    hides_pictures: bool = False
+    """Whether the solver reads the problem without its pictures. In the warm start it then writes only what follows the
+    abstraction."""
     taught: bool = False
     """Whether the warm start also shows how to write an abstraction and how to use it, made from the right
     demonstrations: it is the beginning of the solution."""
@@ -83,8 +90,14 @@ class Abstraction(Environment):
             raise UserError(f"problem {problem.id}: it has no answer; environment abstraction needs one")
         work = _Work(self, problem)
         writer = Seat(_WriterView(work), learns=self.learns != "solver")
+        prompt = self._of_solver(problem.prompt)
         solvers = [
-            Seat(_SolverView(work, number), learns=self.learns != "writer", answers=self.learns == "writer")
+            Seat(
+                _SolverView(work, number),
+                learns=self.learns != "writer",
+                answers=self.learns == "writer",
+                prompt=prompt,
+            )
             for number in range(self.solutions)
         ]
         alone = [
@@ -113,7 +126,13 @@ class Abstraction(Environment):
             return ()
         text = self.between.join(steps)
         opening = f"{TURNS}{self.asks}{TURNS}" if self.asks else ""
-        return (prompt, f"{opening}{text}"), (prompt, f"{TURNS}{self._given(text)}{TURNS}{solution}")
+        written = solution.strip().removeprefix(text).strip() if self.hides_pictures else solution
+        read = self._of_solver(prompt)
+        return (prompt, f"{opening}{text}"), (read, f"{TURNS}{self._given(text)}{TURNS}{written}")
+
+    def _of_solver(self, prompt: str) -> str:
+        """Return the solver's prompt."""
+        return without_images(prompt) if self.hides_pictures else prompt
 
     def _given(self, abstraction: str) -> str:
         """Return the text that the solver reads after the problem; empty for an empty abstraction."""
@@ -213,7 +232,7 @@ class _BaselineView:
         self._work = work
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        return self._work.problem.prompt, {}
+        return self._work.settings._of_solver(self._work.problem.prompt), {}
 
     def step(self, turn: str) -> EnvironmentAnswer | None:
         self._work.alone.append(self._work.is_right(turn))

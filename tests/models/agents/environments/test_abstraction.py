@@ -1,14 +1,18 @@
 """An abstraction earns what it changes: success of the solver with it, less success without it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from models.agents.environments.abstraction import Abstraction
 from models.agents.play.seated import play_seated
 from models.agents.play.speakers import SpeakerModel
 from models.base.errors import UserError
+from models.base.images import reference_to
+from models.base.pictures import png_of
 from models.engines.engine import Sampling
 from models.method.episode import Episode, EpisodeLimits
 from models.method.problem import Problem
@@ -122,3 +126,16 @@ def test_settings_and_problems_that_do_not_fit_are_refused_by_a_line() -> None:
         Abstraction().seats(Problem("p", "add", ""))
     with pytest.raises(UserError, match="several seats"):
         Abstraction().open(PROBLEM)
+
+
+def test_a_solver_without_pictures_reads_the_abstraction_alone() -> None:
+    """The words between both roles are all that the solver knows of a picture."""
+    reference = reference_to(png_of(Image.new("RGB", (4, 4))))
+    environment = Abstraction(hides_pictures=True, baseline=True, taught=True, between=" ", steps=2, gives="{prepared}")
+    problem = replace(PROBLEM, prompt=f"{reference} problem 1 + 2")
+    writer, solver, alone = environment.seats(problem)
+    assert writer.prompt is None and solver.prompt == "problem 1 + 2" == alone.opened.reset(0)[0]
+    assert environment.lessons("d", problem.prompt, "add up #### 3", True) == (
+        (problem.prompt, "add up"),
+        ("problem 1 + 2", "␞add up␞#### 3"),
+    )
