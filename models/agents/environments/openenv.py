@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any
@@ -189,7 +190,10 @@ class _Session:
         connection = self._connection
         if connection is None:
             raise ConnectionError("the session is closed")
-        connection.send(json.dumps(message))
+        from websockets.exceptions import ConnectionClosed
+
+        with suppress(ConnectionClosed):  # a server without a free session closes at once; its reason can still be read
+            connection.send(json.dumps(message))
         answer = json.loads(connection.recv(timeout=self._settings.seconds))
         if not isinstance(answer, dict) or not isinstance(answer.get("data"), dict):
             raise ValueError(f"the server's answer is not a message of OpenEnv: {shortened(str(answer), 100)}")

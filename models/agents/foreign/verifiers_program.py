@@ -22,7 +22,6 @@ of its own, whose dependencies `uv` installs; here the same program runs in this
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import importlib.metadata
 import itertools
@@ -232,14 +231,9 @@ def _first_line(text: str) -> str:
     return lines[-1][:SHOWN] if lines else "no reason is given"
 
 
-def versions_of(name: str, module: str) -> dict[str, str]:
-    """Return the versions of verifiers and of the package that holds `module`, named `name` in a hub."""
-    versions = {"verifiers": importlib.metadata.version("verifiers")}
-    owners = importlib.metadata.packages_distributions().get(module.partition(".")[0], [name.rsplit("/", 1)[-1]])
-    for owner in owners:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[owner] = importlib.metadata.version(owner)
-    return versions
+def versions_here() -> dict[str, str]:
+    """Return the versions of all installed packages by name; an environment may use others than that of its module."""
+    return {each.metadata["Name"]: each.version for each in importlib.metadata.distributions() if each.metadata["Name"]}
 
 
 class PolicyServer:
@@ -296,12 +290,11 @@ class PolicyServer:
             verifiers = importlib.import_module("verifiers")
         except ImportError as error:
             raise PackageUnusable(f"this interpreter has no package verifiers ({error})") from None
-        module = name.rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_")
         if hasattr(verifiers, "load_environment"):
             self._environment = ProgramConversations(verifiers, name, arguments)
         else:
             self._environment = TaskSets(name, arguments)
-        return {"versions": versions_of(name, module), "tasks": self._environment.count()}
+        return {"versions": versions_here(), "tasks": self._environment.count()}
 
     async def _play(self, number: int, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._environment is not None

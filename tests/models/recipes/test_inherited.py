@@ -98,6 +98,6 @@ def test_an_empty_mapping_drops_the_inherited_entries(tmp_path: Path) -> None:
     assert (gate.problems, gate.samples, gate.held_out) == (9, 2, {})
 
 
-@pytest.mark.parametrize("name", ["verifiers_lipogram", "openenv_questions"])
+@pytest.mark.parametrize("name", ["verifiers_haiku", "openenv_questions"])
 def test_recipes_of_foreign_environments_have_no_held_out_sets_of_another_environment(name: str) -> None:
     assert not load_recipe(f"real/{name}", ()).gate.held_out

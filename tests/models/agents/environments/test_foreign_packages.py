@@ -119,25 +119,48 @@ def episodes(environment: Verifiers | OpenEnv, turns: int) -> Episodes:
     )
 
 
-def test_poems_of_a_package_of_verifiers_are_rewarded_by_its_rubric(start: Path) -> None:
+SCORED = """
+import json, sys
+from stardata.envs.constraint_gym import build_dataset, prosody_reward
+info = build_dataset(["haiku"], 1)[0]["info"]
+print(json.dumps([prosody_reward(text, info=info) for text in json.load(sys.stdin)]))
+"""
+
+
+def test_poems_of_a_package_of_verifiers_are_rewarded_by_its_rubric(start: Path, tmp_path: Path) -> None:
+    """The module of the guide adapts the package, so that the reward is that of the poem alone."""
     python = interpreter("REWARDFLOW_VERIFIERS_PYTHON", "verifiers.lock")
-    environment = Verifiers(id="stardata.envs.constraint_gym", python=python, arguments={"forms": ["lipogram"]})
-    assert environment.packages == ("staros-stardata==0.1.1", "verifiers==0.1.14")
+    whole = Verifiers(id="stardata.envs.constraint_gym", python=python)
+    assert whole.packages == ("staros-stardata==0.1.1", "verifiers==0.1.14")
+    (module,) = re.findall(r"```python\n(# haiku\.py\n.*?)```", GUIDE, flags=re.DOTALL)
+    (tmp_path / "haiku.py").write_text(module)
+    environment = Verifiers(
+        id="haiku", python=with_modules(python, tmp_path), packages=whole.packages, arguments={"forms": ["haiku"]}
+    )
     problems = tasks_of(environment, 2)
-    assert "NEVER uses the letter 'e'" in problems[0].prompt
+    assert "exactly 3 lines with exactly 5, 7, and 5 syllables" in problems[0].prompt
     made = draw(start, episodes(environment, 1), problems)
-    assert all(0.0 < rollout.episode.turns[-1].reward <= 1.0 for rollout in made)
+    texts = [rollout.episode.turns[-1].text for rollout in made]
+    scored = subprocess.run([python, "-c", SCORED], input=json.dumps(texts), capture_output=True, text=True, check=True)
+    assert [rollout.episode.turns[-1].reward for rollout in made] == pytest.approx(json.loads(scored.stdout))
     with pytest.raises(UserError, match="Could not import 'no-such-environment' environment"):
         Verifiers(id="no-such-environment", python=python).try_out()
+    with pytest.raises(UserError, match=r"staros-stardata==9 is wanted, but .* has 0\.1\.1"):
+        replace(environment, packages=("staros-stardata==9",)).try_out()
+
+
+def with_modules(python: str, folder: Path) -> str:
+    """Write a program that runs an interpreter which also finds the modules of a folder, and return its path."""
+    wrapper = folder / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{python}" "$@"\n')
+    wrapper.chmod(0o755)
+    return str(wrapper)
 
 
 def test_a_task_set_of_the_latest_verifiers_is_played_without_a_download(start: Path, tmp_path: Path) -> None:
     python = interpreter("REWARDFLOW_NEW_VERIFIERS_PYTHON", "verifiers 0.4.0")
     (tmp_path / "digit_tasks.py").write_text(TASK_SET)
-    wrapper = tmp_path / "python"
-    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{python}" "$@"\n')
-    wrapper.chmod(0o755)
-    environment = Verifiers(id="digit-tasks", python=str(wrapper))
+    environment = Verifiers(id="digit-tasks", python=with_modules(python, tmp_path))
     made = draw(start, episodes(environment, 2), tasks_of(environment, 2))
     for rollout in made:
         text = rollout.episode.turns[-1].text
