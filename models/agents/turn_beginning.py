@@ -5,8 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from models.agents.strategy import request_of_call
+from models.agents.strategy import CountedPolicy, request_of_call
+from models.base.errors import UserError
 from models.engines.engine import CompletionRequest, Generated
+
+
+def check_marks(marks: Sequence[str]) -> None:
+    """Check the texts that end a step.
+
+    Raises:
+        UserError: one is empty.
+    """
+    if not all(marks):
+        raise UserError("strategy.marks: an empty text would end a step after each token; remove it")
+
+
+def step_ends(policy: CountedPolicy, marks: Sequence[str]) -> tuple[int, ...]:
+    """Return the ids of the tokens that end a step.
+
+    Raises:
+        UserError: no token's text holds a mark.
+    """
+    marked = policy.marked_tokens(marks)
+    if not marked:
+        raise UserError(f"strategy.marks: no token of the policy holds {', '.join(map(repr, marks))}")
+    return marked
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,11 @@ class PictureProcessor:
         return _count(self, name)
 
 
+def has_tower(config: Any) -> bool:
+    """Return whether a model of this config of transformers has a vision tower."""
+    return getattr(config, "vision_config", None) is not None
+
+
 def processor_of(config: Any) -> PictureProcessor | None:
     """Return the processor that is stored in a config of transformers; None if there is none."""
     stored = getattr(config, _KEY, None)

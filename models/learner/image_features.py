@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.base.images import ImageSpan, spans_of
-from models.base.picture_processor import processor_of
+from models.base.picture_processor import has_tower, processor_of
 from models.learner.model_parts import only_language_learns
 
 KEPT_IMAGES = 1024
@@ -65,7 +65,7 @@ _FROZEN: WeakKeyDictionary[Any, OrderedDict[tuple[str, torch.dtype | None], Imag
 
 def reads_images(model: nn.Module) -> bool:
     """Return whether a model has a vision tower."""
-    return getattr(getattr(model, "config", None), "vision_config", None) is not None
+    return has_tower(getattr(model, "config", None))
 
 
 def inputs_with_images(backbone: Any, ids: Tensor, positions: Tensor) -> RowInputs | None:

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 
 from models.base.device import on_device
 from models.base.errors import UserError
+from models.base.picture_processor import has_tower
 from models.base.remote_code import refuse_untrusted
 from models.learner.model_parts import ALL_PARTS, Part
 from models.policies.folder import check_model_folder, given_folder
@@ -241,11 +242,6 @@ def _auto_class(config: Any) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     return AutoModelForImageTextToText if has_tower(config) else AutoModelForCausalLM
-
-
-def has_tower(config: Any) -> bool:
-    """Return whether a model of this config has a vision tower."""
-    return getattr(config, "vision_config", None) is not None
 
 
 def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:

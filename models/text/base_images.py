@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError
-from models.base.picture_processor import PictureProcessor, processor_of, store_processor
+from models.base.picture_processor import PictureProcessor, has_tower, processor_of, store_processor
 from models.text.image_tokens import AROUND, GLOBAL, IMAGE, ImageTokens, image_tokens_of, set_image_tokens
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def adopt_processor(config: Any, base: str | Path, revision: str = "main") -> No
         revision: commit or branch on the hub.
     """
     family = FAMILIES.get(getattr(config, "model_type", ""))
-    if family is None or processor_of(config) is not None or getattr(config, "vision_config", None) is None:
+    if family is None or processor_of(config) is not None or not has_tower(config):
         return
     read = partial(_json, base, revision=revision)
     store_processor(config, _processor_of(base, config.to_dict(), family, read))

@@ -233,7 +233,7 @@ def _first_line(text: str) -> str:
 
 def versions_here() -> dict[str, str]:
     """Return the versions of all installed packages by name; an environment may use others than that of its module."""
-    return {each.metadata["Name"]: each.version for each in importlib.metadata.distributions() if each.metadata["Name"]}
+    return {each.name: each.version for each in importlib.metadata.distributions()}
 
 
 class PolicyServer:

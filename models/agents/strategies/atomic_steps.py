@@ -21,8 +21,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeFloat
 
 from models.agents.strategy import CountedPolicy, SourcePaper, Strategy
-from models.agents.turn_beginning import Beginning
-from models.base.errors import UserError
+from models.agents.turn_beginning import Beginning, check_marks, step_ends
 from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 from models.method.steps import MARKS
@@ -48,8 +47,7 @@ class AtomicSteps(Strategy):
     """Texts that end a step if a token's text holds one of them."""
 
     def __post_init__(self) -> None:
-        if not all(self.marks):
-            raise UserError("strategy.marks: an empty text would end a step after each token; remove it")
+        check_marks(self.marks)
 
     @property
     def most_calls(self) -> int:
@@ -64,9 +62,7 @@ class AtomicSteps(Strategy):
         Raises:
             UserError: no token's text holds a mark.
         """
-        marked = policy.marked_tokens(self.marks)
-        if not marked:
-            raise UserError(f"strategy.marks: no token of the policy holds {', '.join(map(repr, self.marks))}")
+        marked = step_ends(policy, self.marks)
         around = "".join(self.marks) + " \t\n"
         turns = [Beginning() for _ in requests]
         known: list[set[str]] = [set() for _ in requests]
@@ -74,10 +70,12 @@ class AtomicSteps(Strategy):
             last = step == self.steps - 1
             left = [number for number, turn in enumerate(turns) if not turn.over]
             for redraw in range(self.redraws + 1):
+                if not left:
+                    break
                 call = step * (1 + self.redraws) + redraw
                 warmer = replace(drawing, temperature=drawing.temperature + redraw * self.warmer)
                 asked = [turns[number].next_step(requests[number], call, marked, last=last) for number in left]
-                drawn = policy.draft(asked, warmer) if asked else []
+                drawn = policy.draft(asked, warmer)
                 repeated = []
                 for number, generated, text in zip(left, drawn, policy.texts(drawn), strict=True):
                     text = text.strip(around)

@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import Field
 
 from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, not_greedy
-from models.agents.turn_beginning import Beginning
+from models.agents.turn_beginning import Beginning, check_marks, step_ends
 from models.agents.turn_scorer import Scorer, ScorerSettings
 from models.base.bounds import Temperature
 from models.base.errors import UserError
@@ -54,8 +54,7 @@ class Beam(Strategy):
     def __post_init__(self) -> None:
         if self.scorer.name == "none":
             raise UserError("strategy.scorer: beam needs a scorer, such as process_model")
-        if not all(self.marks):
-            raise UserError("strategy.marks: an empty text would end a step after each token; remove it")
+        check_marks(self.marks)
 
     @property
     def _drawn(self) -> int:
@@ -81,9 +80,7 @@ class Beam(Strategy):
         """
         if self._drawn == 1:
             return policy.draft(requests, drawing)
-        marked = policy.marked_tokens(self.marks)
-        if not marked:
-            raise UserError(f"strategy.marks: no token of the policy holds {', '.join(map(repr, self.marks))}")
+        marked = step_ends(policy, self.marks)
         sampling = not_greedy(drawing, self.temperature)
         beams = [[Beginning()] for _ in requests]
         values = [[0.0] for _ in requests]

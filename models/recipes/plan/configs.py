@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
+from models.base.picture_processor import has_tower
 from models.engines.vocabulary import read_config
-from models.policies.build import config_of, has_tower
+from models.policies.build import config_of
 from models.policies.folder import is_registered
 from models.policies.hub import origin_of
 from models.recipes.schema import Recipe

@@ -164,7 +164,7 @@ def _parts(recipe: Recipe, config: Any, row: PackedRowSize, autocast: torch.dtyp
     return {
         "parameters": parameters,
         **learning_parts(policy, count, eight_bit=recipe.schedule.optimiser.moments == "int8"),
-        "vision": tower_activations(config, policy, row.prompts),
+        "vision": tower_activations(policy, row.prompts),
         "reference": reference,
         "companions": companions,
         "reward_model": FLOAT * (parameters - head) if scored else 0,

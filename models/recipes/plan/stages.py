@@ -139,7 +139,7 @@ def _warm_start(recipe: Recipe, given: PlanContext) -> Stage:
         count, eight_bit = recipe.placement.learners, settings.optimiser.moments == "int8"
         policy = prepare(plain)
         held = learning_parts(policy, count, eight_bit=eight_bit)
-        held["vision"] = tower_activations(given.config, policy, row.prompts)
+        held["vision"] = tower_activations(policy, row.prompts)
     activations, backward = activations_of(given.config, prepare, row, given.autocast, False)
     logits = logits_of(given.config, row, given.device, given.autocast, cut=False, learns=not adapters)
     held |= {"parameters": parameters, "activations": activations, "backward": backward, "logits": logits}
@@ -157,7 +157,7 @@ def _reward_model(recipe: Recipe, given: PlanContext) -> Stage:
         plain: Any = new_shapes(given.config)
         body = plain.base_model
         held = learning_parts(body, count, eight_bit=eight_bit)
-        held["vision"] = tower_activations(given.config, body, row.prompts)
+        held["vision"] = tower_activations(body, row.prompts)
         parameters = numbers_of(body)
     activations, backward = activations_of(given.config, lambda model: model, row, given.autocast, False)
     states = FLOAT * row.tokens * int(given.config.get_text_config().hidden_size)

@@ -35,7 +35,7 @@ def test_a_policy_made_from_its_size_is_planned_with_its_tower() -> None:
     text = sum(weight.numel() for weight in model.model.text_model.parameters())
     assert planned.parameters == planned.trained == expected > 1.5 * text
     assert (planned.weights, planned.gradients, planned.optimiser) == (4 * expected, 4 * expected, 8 * expected)
-    assert planned.vision == tower_activations(config, model, row.prompts) > 0
+    assert planned.vision == tower_activations(model, row.prompts) > 0
     assert row.prompts > 1 and origin == "policy.size of the recipe"
 
 
@@ -70,6 +70,6 @@ def test_the_estimate_is_near_what_a_tower_keeps(family: str, tmp_path: Path, mo
         features = image_features(model.base_model, names)
         kept = alive.now
     assert len(features.values) == 8
-    assert 0.7 * kept < tower_activations(model.config, model, 8) < 1.1 * kept
+    assert 0.7 * kept < tower_activations(model, 8) < 1.1 * kept
     model.requires_grad_(False)
-    assert tower_activations(model.config, model, 8) == 0
+    assert tower_activations(model, 8) == 0
